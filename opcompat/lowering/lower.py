@@ -1,0 +1,120 @@
+"""jaxpr -> target graph: one walk, used by analyze (to judge) and by convert (to write)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from opcompat import jaxcompat
+from opcompat.lowering.builder import Backend, Builder, Unsupported
+from opcompat.lowering.graph import Graph, Node, Tensor
+from opcompat.provenance import Provenance, provenance
+
+PLACEHOLDER = "?"
+"""The op name of a node that stands where nothing could be emitted; its `problem` says why."""
+
+
+class _Lowerer:
+    """Lowers one entry point. Holds what bodies share with the main graph: the backend and the weights."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    def graph(self, graph: Graph, closed: Any, inputs: Sequence[Tensor], owner: Provenance) -> None:
+        """Appends the equations of `closed` to `graph`, its inputs bound to `inputs`, and sets the outputs."""
+        p = jaxcompat.parts(closed)
+        builder = self.builder(graph)
+        env: dict[Any, Tensor] = dict(zip(p.invars, inputs, strict=True))
+        for var, value in zip(p.constvars, p.consts, strict=True):
+            env[var] = self.constant(builder, value)
+
+        def read(atom: Any) -> Tensor:
+            return self.constant(builder, atom.val) if jaxcompat.is_literal(atom) else env[atom]
+
+        for eqn in p.eqns:
+            mark = provenance(eqn)
+            builder.source, builder.rules = (
+                mark if mark.source else Provenance(owner.source, owner.rules + mark.rules)
+            )
+            outs = self.equation(builder, eqn, [read(v) for v in eqn.invars])
+            env.update(zip(eqn.outvars, outs, strict=True))
+        builder.source, builder.rules = owner
+        graph.outputs = [read(v) for v in p.outvars]
+
+    def builder(self, graph: Graph) -> Builder:
+        def body(inner: Graph, closed: Any, inputs: Sequence[Tensor]) -> None:
+            self.graph(inner, closed, inputs, Provenance(builder.source, builder.rules))
+
+        builder = self.backend.builder(graph, body)
+        return builder
+
+    def constant(self, builder: Builder, value: Any) -> Tensor:
+        array = np.asarray(value)
+        storage = self.backend.storage(array.dtype.name)
+        return builder.const(array if storage == array.dtype.name else array.view(storage))
+
+    def equation(self, builder: Builder, eqn: Any, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The tensors of one equation's outputs; a placeholder node where it cannot be lowered."""
+        function = self.backend.table.get(eqn.primitive.name)
+        before = len(builder.graph.nodes)
+        if function is None:
+            return self.placeholder(builder, eqn, operands, "no lowering")
+        try:
+            outs = function(builder, eqn, *operands)
+        except Unsupported as error:
+            del builder.graph.nodes[before:]
+            return self.placeholder(builder, eqn, operands, str(error))
+        outs = (outs,) if isinstance(outs, Tensor) else tuple(outs)
+        for var, out in zip(eqn.outvars, outs, strict=True):
+            expected = tuple(var.aval.shape), self.backend.storage(var.aval.dtype.name)
+            if (out.shape, out.dtype) != expected:
+                raise AssertionError(
+                    f"lowering of {eqn.primitive.name} gave {out.dtype}{list(out.shape)}, "
+                    f"expected {expected[1]}{list(expected[0])}"
+                )
+        return outs
+
+    def placeholder(
+        self, builder: Builder, eqn: Any, operands: Sequence[Tensor], problem: str
+    ) -> tuple[Tensor, ...]:
+        outs = tuple(
+            Tensor(tuple(v.aval.shape), self.backend.storage(v.aval.dtype.name)) for v in eqn.outvars
+        )
+        builder.graph.nodes.append(
+            Node(
+                PLACEHOLDER,
+                tuple(operands),
+                outs,
+                {"primitive": eqn.primitive.name},
+                {},
+                builder.source,
+                builder.rules,
+                problem,
+            )
+        )
+        return outs
+
+
+def lower_jaxpr(closed: Any, backend: Backend, inputs: Sequence[Tensor], name: str) -> Graph:
+    """Lowers a closed jaxpr whose inputs are bound to `inputs` (storage dtypes); no interface, no passes."""
+    graph = Graph(name)
+    _Lowerer(backend).graph(graph, closed, inputs, Provenance("", ()))
+    return graph
+
+
+def lower_equation(eqn: Any, backend: Backend) -> Graph:
+    """Lowers one equation alone, literals as constants and other operands as inputs."""
+    graph = Graph("equation")
+    lowerer = _Lowerer(backend)
+    builder = lowerer.builder(graph)
+    operands = [
+        lowerer.constant(builder, v.val)
+        if jaxcompat.is_literal(v)
+        else Tensor(tuple(v.aval.shape), backend.storage(v.aval.dtype.name))
+        for v in eqn.invars
+    ]
+    graph.inputs = [x for x in operands if not x.is_constant]
+    graph.outputs = list(lowerer.equation(builder, eqn, operands))
+    return graph

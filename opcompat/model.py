@@ -1,0 +1,85 @@
+"""What a user hands over: a model is parameters plus the functions that share them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from opcompat.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_@-]*\Z")
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """One function of a model and how it is called on the device.
+
+    Attributes:
+      function: called as `function(params, *args)`; must be traceable by `jax.jit`.
+      args: example arguments, pytrees of arrays or `jax.ShapeDtypeStruct`. Only shapes and dtypes count.
+      outputs: names of the results where the function returns a tuple. One name for a single result. A
+        dict result names itself.
+      names: names of the arguments; by default those of the function's own signature.
+      feedback: output name -> input name, for state that the caller feeds back at the next step. Keys and
+        values name whole pytrees ("state") or leaves ("state.deter").
+      init: input name -> where its first value comes from: "ENTRY_POINT.OUTPUT", or a pytree of arrays.
+      inputs: optional sampler for verification, `inputs(rng) -> args`, where rng is a numpy Generator.
+        Keys in its result are ignored: verification sets them.
+      tolerance: largest absolute error allowed, for all float outputs (a number) or by output name.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    outputs: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None
+    feedback: Mapping[str, str] = field(default_factory=dict)
+    init: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Callable[[Any], tuple[Any, ...]] | None = None
+    tolerance: float | Mapping[str, float] | None = None
+
+    def argument_names(self) -> tuple[str, ...]:
+        """The names of `args`, in order: `names`, else the parameters of the function after the first.
+
+        Raises ConfigError if there are not as many names as arguments.
+        """
+        if self.names is not None:
+            names = tuple(self.names)
+        else:
+            kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            try:
+                parameters = list(inspect.signature(self.function).parameters.values())
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"cannot read the signature of {self.function!r}: give names=") from error
+            names = tuple(p.name for p in parameters if p.kind in kinds)[1 : 1 + len(self.args)]
+        if len(names) != len(self.args):
+            raise ConfigError(
+                f"{getattr(self.function, '__name__', self.function)!r} has {len(self.args)} example "
+                f"arguments but {len(names)} argument names {list(names)}; args= is without params, "
+                "and names= sets the names"
+            )
+        return names
+
+
+@dataclass(frozen=True)
+class Model:
+    """A policy to export: `params`, any pytree of arrays, and the entry points that use them, by name."""
+
+    name: str
+    params: Any
+    entry_points: Mapping[str, EntryPoint]
+
+    def __post_init__(self) -> None:
+        if not self.entry_points:
+            raise ConfigError(f"model {self.name!r} has no entry points")
+        for name in (self.name, *self.entry_points):
+            if not isinstance(name, str) or not _NAME.match(name):
+                raise ConfigError(
+                    f"{name!r} cannot name a model or entry point: letters, digits, _, - and @, "
+                    "starting with a letter or _ (it becomes a file name and a signature key)"
+                )
+        for name, entry in self.entry_points.items():
+            if not isinstance(entry, EntryPoint):
+                raise ConfigError(f"entry point {name!r} is {type(entry).__name__}, not opcompat.EntryPoint")

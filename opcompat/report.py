@@ -1,0 +1,148 @@
+"""Report: the data behind every rendering, plain values only. `to_json` is what `--format json` prints.
+
+The JSON schema is published in `opcompat/schema/report.json` and checked by the tests. Changing the meaning
+or type of a field raises SCHEMA_VERSION; adding a field does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+
+Verdict = Literal["native", "folded", "rewritten", "unsupported", "unknown"]
+VERDICTS: tuple[Verdict, ...] = ("native", "folded", "rewritten", "unsupported", "unknown")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a target cannot run as it stands, at one place in the user's code.
+
+    `verdict` is "rewritten" (then `rules` name what helped), "unsupported" or "unknown" (then `reason` says
+    why, in the runtime's terms, and `evidence` how that is known: registry, probed or documented).
+    `operands` shows dtype and shape of each operand, as in "float32[1,32]". `file` is relative to the
+    working directory where it lies below it, "" if unknown. `count` is the number of original equations.
+    """
+
+    verdict: Verdict
+    primitive: str
+    operands: str
+    file: str
+    line: int
+    function: str
+    count: int
+    entry_points: tuple[str, ...]
+    rules: tuple[str, ...] = ()
+    reason: str = ""
+    evidence: str = ""
+    declined: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RuleUse:
+    """A rule that fired: its page's title, and on how many original equations."""
+
+    id: str
+    title: str
+    exactness: str
+    count: int
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """One target's verdict on the model. `counts` has a number of original equations for each verdict."""
+
+    target: str
+    runtime: str
+    version: str
+    counts: Mapping[str, int]
+    findings: tuple[Finding, ...]
+    rules: tuple[RuleUse, ...]
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.counts.get("unsupported") and not self.counts.get("unknown")
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """Largest absolute error of one output over all steps, what was allowed, and where it was largest.
+
+    `reference_error` is the reference's own float32-against-float64 error (None for integers and bools,
+    which are compared exactly: `error` then counts differing elements).
+    """
+
+    name: str
+    dtype: str
+    error: float
+    tolerance: float
+    reference_error: float | None
+    worst_step: int
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of one artifact's entry point.
+
+    `kind`: "step" (each step from JAX's state), "closed-loop" (the artifact feeds itself), "key" (another key
+    changes the draws, the same repeats them), "boundary", "replay" (the recorded reference).
+    `draws` counts the discrete decisions that were compared, `mismatched` those that differ within the
+    allowed margin. `binding` is False where a difference is only reported (a chaotic loop). `sensitivity` is
+    the largest change of an output of JAX's own loop after a 1-ulp change of its state (closed-loop only).
+    """
+
+    format: str
+    runtime: str
+    entry_point: str
+    kind: str
+    steps: int
+    seeds: int
+    passed: bool
+    binding: bool = True
+    outputs: tuple[OutputCheck, ...] = ()
+    draws: int = 0
+    mismatched: int = 0
+    sensitivity: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ArtifactFile:
+    """A file of the bundle, relative to it."""
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything one run found. `next_step` is the one thing to do now."""
+
+    command: str
+    model: str
+    source: str
+    entry_points: tuple[str, ...]
+    targets: tuple[TargetReport, ...] = ()
+    checks: tuple[Check, ...] = ()
+    files: tuple[ArtifactFile, ...] = ()
+    bundle: str = ""
+    parameters: int = 0
+    parameter_bytes: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    next_step: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return all(t.ok for t in self.targets) and all(c.passed or not c.binding for c in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, keys in declaration order, with the schema version first."""
+        body = asdict(self)
+        for target, plain in zip(self.targets, body["targets"], strict=True):
+            plain["ok"] = target.ok
+        return {"schema_version": SCHEMA_VERSION, "ok": self.ok, **body}
