@@ -1,0 +1,57 @@
+"""opcompat takes JAX policies to ONNX Runtime and LiteRT.
+
+Every name below is imported when it is first used: `import opcompat.runtime` works on a device that has numpy
+and one runtime but not JAX, and the command line answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcompat import runtime
+    from opcompat.api import convert, rewrite, scan, verify
+    from opcompat.bundle import Bundle
+    from opcompat.model import EntryPoint, Model
+    from opcompat.report import Report
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bundle",
+    "EntryPoint",
+    "Model",
+    "Report",
+    "convert",
+    "rewrite",
+    "runtime",
+    "scan",
+    "verify",
+    "__version__",
+]
+
+_HOMES = {
+    "Bundle": "opcompat.bundle",
+    "EntryPoint": "opcompat.model",
+    "Model": "opcompat.model",
+    "Report": "opcompat.report",
+    "convert": "opcompat.api",
+    "rewrite": "opcompat.api",
+    "scan": "opcompat.api",
+    "verify": "opcompat.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "runtime":
+        return importlib.import_module("opcompat.runtime")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'opcompat' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

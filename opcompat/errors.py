@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opcompat.report import Report
+
 
 class OpcompatError(Exception):
     """Base class of every error that opcompat raises on purpose.
@@ -33,16 +38,22 @@ class BundleError(OpcompatError):
     """A bundle is missing, damaged, or not from the model that it is compared with."""
 
 
-class UnsupportedError(OpcompatError):
+class FindingError(OpcompatError):
+    """The tool worked, and what it found is bad. `report` has all of it, where there is one."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, report: Report | None = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class UnsupportedError(FindingError):
     """The model holds operations that a target cannot run, also after rewriting."""
 
-    exit_code = 1
 
-
-class VerificationError(OpcompatError):
+class VerificationError(FindingError):
     """An artifact does not act like the reference."""
-
-    exit_code = 1
 
 
 class RuleError(OpcompatError):

@@ -7,30 +7,40 @@ from __future__ import annotations
 
 import sysconfig
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core as jexc
 from jax.extend import source_info_util as siu
 from jax.interpreters import partial_eval
+
+shape_dtype: Any = jax.ShapeDtypeStruct  # untyped in JAX
+
+_ONE_CLASS = issubclass(jexc.ClosedJaxpr, jexc.Jaxpr)  # since jax 0.11
 
 Atom = Any  # jexc.Var | jexc.Literal
 Eqn = Any  # jexc.JaxprEqn
 
 
 class Place(NamedTuple):
-    """A line of source. `file` is absolute, or "" where nothing is known."""
+    """A line of source. `file` is absolute, or "" where nothing is known.
+
+    `library` is true where the line is an installed library's, because no line of the user's is known.
+    """
 
     file: str
     line: int
     function: str
+    library: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.file else "unknown place"
 
 
-NOWHERE = Place("", 0, "")
+NOWHERE = Place("", 0, "", library=True)
 
 
 class Parts(NamedTuple):
@@ -63,24 +73,18 @@ def build(template: Any, new: Parts) -> Any:
     """A closed jaxpr with the contents of `new`, and what else there is from `template`."""
     jaxpr = getattr(template, "jaxpr", template)
     changed = len(new.invars) != len(jaxpr.invars) or len(new.outvars) != len(jaxpr.outvars)
-    debug = {"debug_info": None} if changed else {}
-    if jexc.ClosedJaxpr is jexc.Jaxpr or issubclass(jexc.ClosedJaxpr, jexc.Jaxpr):
-        return jaxpr.replace(
-            constvars=list(new.constvars),
-            invars=list(new.invars),
-            outvars=list(new.outvars),
-            eqns=list(new.eqns),
-            consts=list(new.consts),
-            **debug,
-        )
-    jaxpr = jaxpr.replace(
-        constvars=list(new.constvars),
-        invars=list(new.invars),
-        outvars=list(new.outvars),
-        eqns=list(new.eqns),
-        **debug,
-    )
-    return jexc.ClosedJaxpr(jaxpr, list(new.consts))
+    fields: dict[str, Any] = {
+        "constvars": list(new.constvars),
+        "invars": list(new.invars),
+        "outvars": list(new.outvars),
+        "eqns": list(new.eqns),
+    }
+    if changed:
+        names = tuple("" for _ in new.invars), tuple("" for _ in new.outvars)
+        fields["debug_info"] = jaxpr.debug_info._replace(arg_names=names[0], result_paths=names[1])
+    if _ONE_CLASS:
+        return jaxpr.replace(**fields, consts=list(new.consts))
+    return jexc.ClosedJaxpr(jaxpr.replace(**fields), list(new.consts))
 
 
 def new_var(aval: Any) -> Any:
@@ -93,7 +97,37 @@ def is_literal(atom: Atom) -> bool:
 
 def is_key(dtype: Any) -> bool:
     """Whether `dtype` is a typed PRNG key's."""
-    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+    return bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def enable_x64() -> Any:
+    """A context in which 64-bit types exist, whatever the configuration says."""
+    return jax.enable_x64(True)
+
+
+def configuration() -> dict[str, Any]:
+    """The JAX settings that change what a function computes."""
+    config: Any = jax.config
+    return {
+        "x64": bool(config.jax_enable_x64),
+        "threefry_partitionable": bool(config.jax_threefry_partitionable),
+        "default_prng_impl": str(config.jax_default_prng_impl),
+        "default_matmul_precision": str(config.jax_default_matmul_precision),
+        "numpy_dtype_promotion": str(config.jax_numpy_dtype_promotion),
+        "numpy_rank_promotion": str(config.jax_numpy_rank_promotion),
+    }
+
+
+def key_implementation(dtype: Any) -> str:
+    """The name of a typed key's implementation, as `jax.random.key_impl` gives it: "threefry2x32", "rbg", ..."""
+    found: list[str] = []
+    jax.eval_shape(lambda key: found.append(str(jax.random.key_impl(key))), shape_dtype((), dtype))
+    return found[0]
+
+
+def key_words(dtype: Any) -> tuple[int, ...]:
+    """The shape of the uint32 words of one key."""
+    return tuple(jax.eval_shape(jax.random.key_data, shape_dtype((), dtype)).shape)
 
 
 def scan_counts(eqn: Eqn) -> tuple[int, int]:
@@ -108,11 +142,8 @@ def dead_code_free(closed: Any) -> Any:
     """The closed jaxpr without equations whose results are not used; inputs and outputs stay."""
     p = parts(closed)
     jaxpr = getattr(closed, "jaxpr", closed)
-    if jexc.ClosedJaxpr is not jexc.Jaxpr:
-        pruned, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(p.outvars), instantiate=True)
-        return jexc.ClosedJaxpr(pruned, list(p.consts))
     pruned, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(p.outvars), instantiate=True)
-    return pruned
+    return pruned if _ONE_CLASS else jexc.ClosedJaxpr(pruned, list(p.consts))
 
 
 def trace(fn: Callable[..., Any], avals: Sequence[Any]) -> Any:
@@ -120,13 +151,13 @@ def trace(fn: Callable[..., Any], avals: Sequence[Any]) -> Any:
     return jax.make_jaxpr(fn)(*[struct(a) for a in avals])
 
 
-def struct(aval: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+def struct(aval: Any) -> Any:
+    """What `jax.make_jaxpr` needs of an aval."""
+    return shape_dtype(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
-_LIBRARIES = tuple(
-    sorted({sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib", "platstdlib")})
-)
+_LIBRARIES = tuple({sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib", "platstdlib")})
+_JAX = str(Path(jax.__file__).parent)
 _HERE = str(Path(__file__).parent)
 
 
@@ -135,19 +166,24 @@ def place_of(source_info: Any) -> Place:
 
     Falls back to the innermost line outside JAX (a library's own), then to NOWHERE.
     """
-    traceback = source_info.traceback
-    if traceback is None:
-        return NOWHERE
+    return NOWHERE if source_info.traceback is None else _place(source_info.traceback)
+
+
+@lru_cache(maxsize=65536)
+def _place(traceback: Any) -> Place:
+    return user_line([(f.file_name, f.line_num, f.function_name) for f in traceback.frames])
+
+
+def user_line(frames: Sequence[tuple[str, int, str]]) -> Place:
+    """Of (file, line, function) frames, innermost first: the first of the user's, else of a library's."""
     fallback = NOWHERE
-    for frame in traceback.frames:
-        name = frame.file_name
-        if name.startswith(_HERE) or name.startswith("<"):
+    for file, line, function in frames:
+        if file.startswith((_HERE, "<")):
             continue
-        here = Place(name, frame.line_num, frame.function_name)
-        if not name.startswith(_LIBRARIES):
-            return here
-        if not fallback.file and f"{'/'}jax{'/'}" not in name:
-            fallback = here
+        if not file.startswith(_LIBRARIES):
+            return Place(file, line, function)
+        if not fallback.file and not file.startswith(_JAX):
+            fallback = Place(file, line, function, library=True)
     return fallback
 
 
@@ -155,15 +191,11 @@ def extend_name_stack(source_info: Any, name: str) -> Any:
     return source_info.replace(name_stack=source_info.name_stack.extend(name))
 
 
-def name_scopes(source_info: Any) -> tuple[str, ...]:
-    """The names on the stack, outermost first, transformations left out."""
-    return tuple(str(s.name) for s in source_info.name_stack.stack if hasattr(s, "name"))
-
-
-def push_name_stack(outer: Any, inner: Any) -> Any:
-    """`inner`'s source info with `outer`'s names in front, and outer's place where inner has none."""
+def under(outer: Any, inner: Any) -> Any:
+    """The source info of an equation from a function called at `outer`: names in front, and the caller's place
+    where its own is not the user's (a library's jitted function knows only the library's lines)."""
     traceback = inner.traceback
-    if traceback is None or not place_of(inner).file:
+    if outer.traceback is not None and place_of(inner).library:
         traceback = outer.traceback
     return inner.replace(name_stack=outer.name_stack + inner.name_stack, traceback=traceback)
 
@@ -180,13 +212,13 @@ __all__ = [
     "is_jaxpr",
     "is_key",
     "is_literal",
-    "name_scopes",
     "new_var",
     "parts",
     "place_of",
-    "push_name_stack",
     "scan_counts",
+    "shape_dtype",
     "siu",
     "struct",
     "trace",
+    "under",
 ]

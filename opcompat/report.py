@@ -71,8 +71,9 @@ class TargetReport:
 class OutputCheck:
     """Largest absolute error of one output over all steps, what was allowed, and where it was largest.
 
-    `reference_error` is the reference's own float32-against-float64 error (None for integers and bools,
-    which are compared exactly: `error` then counts differing elements).
+    `reference_error` is the reference's own float32-against-float64 error (None for integers and bools, which
+    are compared exactly: `error` then counts differing elements; and where each step has its own, in checks of
+    boundary values).
     """
 
     name: str

@@ -20,19 +20,23 @@ UNIMIX = 0.01  # share of the uniform distribution that is mixed into every cate
 
 
 def init_dense(rng: np.random.Generator, inputs: int, outputs: int, gain: float = 1.0) -> Params:
-    """Weights with unit variance gain times `gain`: kernel float32[inputs, outputs], bias float32[outputs]."""
-    return {"kernel": _normal(rng, (inputs, outputs), gain / inputs**0.5), "bias": _normal(rng, (outputs,), 0.1 * gain)}
+    """kernel float32[inputs, outputs], bias float32[outputs]; inputs of rms 1 give outputs of rms `gain`."""
+    return {
+        "kernel": _normal(rng, (inputs, outputs), gain / inputs**0.5),
+        "bias": _normal(rng, (outputs,), 0.1 * gain),
+    }
 
 
 def dense(params: Params, x: Array) -> Array:
     """float32[B, inputs] -> float32[B, outputs]."""
-    return x @ params["kernel"] + params["bias"]
+    y: Array = x @ params["kernel"] + params["bias"]
+    return y
 
 
 def init_block_dense(
     rng: np.random.Generator, blocks: int, inputs: int, outputs: int, gain: float = 1.0
 ) -> Params:
-    """One dense layer per block: kernel float32[blocks, inputs, outputs], bias float32[blocks, outputs]."""
+    """One dense layer for each block: the shapes of `init_dense` with a first axis of size `blocks`."""
     return {
         "kernel": _normal(rng, (blocks, inputs, outputs), gain / inputs**0.5),
         "bias": _normal(rng, (blocks, outputs), 0.1 * gain),
@@ -41,7 +45,8 @@ def init_block_dense(
 
 def block_dense(params: Params, x: Array) -> Array:
     """A block-diagonal dense layer: float32[B, blocks, inputs] -> float32[B, blocks, outputs]."""
-    return jnp.einsum("bgi,gio->bgo", x, params["kernel"]) + params["bias"]
+    y: Array = jnp.einsum("bgi,gio->bgo", x, params["kernel"]) + params["bias"]
+    return y
 
 
 def init_norm(rng: np.random.Generator, size: int) -> Params:
@@ -52,10 +57,12 @@ def init_norm(rng: np.random.Generator, size: int) -> Params:
 def rms_norm(params: Params, x: Array, eps: float = 1e-4) -> Array:
     """Root-mean-square norm over the last axis (Zhang and Sennrich, 2019), same shape as `x`."""
     mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(mean_square + eps) * params["scale"]
+    y: Array = x * jax.lax.rsqrt(mean_square + eps) * params["scale"]
+    return y
 
 
 def init_layer(rng: np.random.Generator, inputs: int, outputs: int) -> Params:
+    """A dense layer and its norm."""
     return {"dense": init_dense(rng, inputs, outputs), "norm": init_norm(rng, outputs)}
 
 
@@ -67,6 +74,7 @@ def layer(params: Params, x: Array) -> Array:
 def init_mlp(
     rng: np.random.Generator, inputs: int, hidden: int, layers: int, outputs: int, gain: float = 1.0
 ) -> Params:
+    """`layers` layers of size `hidden`, then a dense one whose outputs have rms `gain` or so."""
     sizes = [inputs] + [hidden] * layers
     stack = {f"layer{i}": init_layer(rng, sizes[i], sizes[i + 1]) for i in range(layers)}
     return {**stack, "out": init_dense(rng, hidden, outputs, gain)}

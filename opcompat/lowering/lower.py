@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from opcompat import jaxcompat
 from opcompat.lowering.builder import Backend, Builder, Unsupported
-from opcompat.lowering.graph import Graph, Node, Tensor
+from opcompat.lowering.graph import Graph, Node, Tensor, Weight
 from opcompat.provenance import Provenance, provenance
+from opcompat.trace import Trace
 
 PLACEHOLDER = "?"
 """The op name of a node that stands where nothing could be emitted; its `problem` says why."""
@@ -109,6 +111,7 @@ def lower_equation(eqn: Any, backend: Backend) -> Graph:
     graph = Graph("equation")
     lowerer = _Lowerer(backend)
     builder = lowerer.builder(graph)
+    builder.source, builder.rules = provenance(eqn)
     operands = [
         lowerer.constant(builder, v.val)
         if jaxcompat.is_literal(v)
@@ -118,3 +121,37 @@ def lower_equation(eqn: Any, backend: Backend) -> Graph:
     graph.inputs = [x for x in operands if not x.is_constant]
     graph.outputs = list(lowerer.equation(builder, eqn, operands))
     return graph
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """An entry point in a target's format: the graph and the names of its outputs, in order."""
+
+    graph: Graph
+    output_names: tuple[str, ...]
+
+
+def lower(trace: Trace, closed: Any, backend: Backend) -> Lowered:
+    """Lowers an entry point whole: `closed` is its rewritten jaxpr, `trace` its interface.
+
+    Weights enter by reference. What cannot be lowered becomes a placeholder node with its problem, and the walk
+    goes on, so that one run finds everything.
+    """
+    graph = Graph(trace.entry_point)
+    lowerer = _Lowerer(backend)
+    builder = lowerer.builder(graph)
+    operands = [
+        Tensor(p.shape, backend.storage(p.dtype), p.name, weight=Weight(p.name)) for p in trace.params
+    ]
+    for leaf in trace.inputs:
+        tensor = Tensor(leaf.shape, backend.interface(leaf.dtype), leaf.name)
+        graph.inputs.append(tensor)
+        operands.append(builder.from_interface(tensor, leaf.dtype))
+    lowerer.graph(graph, closed, operands, Provenance("", ()))
+    graph.outputs = [
+        builder.to_interface(tensor, leaf.dtype)
+        for tensor, leaf in zip(graph.outputs, trace.outputs, strict=True)
+    ]
+    for clean in backend.passes:
+        graph = clean(graph)
+    return Lowered(graph, tuple(leaf.name for leaf in trace.outputs))

@@ -1,0 +1,146 @@
+"""Trace x Target -> Analysis: a verdict on every original equation, from the very nodes that convert writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opcompat.driver import Rewritten, legalize
+from opcompat.jaxcompat import NOWHERE
+from opcompat.lowering.graph import Node
+from opcompat.lowering.lower import PLACEHOLDER, Lowered, lower
+from opcompat.report import VERDICTS, Finding, RuleUse, TargetReport, Verdict
+from opcompat.rule import Rule
+from opcompat.targets.base import Target
+from opcompat.trace import Trace
+from opcompat.walk import Original
+
+_SEVERITY: tuple[Verdict, ...] = ("folded", "native", "rewritten", "unknown", "unsupported")
+"""From harmless to worst: an equation's verdict is the worst of its nodes'."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one original equation. `reason` and `evidence` where it is unsupported or unknown."""
+
+    verdict: Verdict
+    rules: tuple[str, ...] = ()
+    reason: str = ""
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One entry point on one target: its rewritten and lowered form and what that says of each equation."""
+
+    trace: Trace
+    target: Target
+    rewritten: Rewritten
+    lowered: Lowered
+    judgements: Mapping[str, Judgement]
+
+    @property
+    def ok(self) -> bool:
+        return all(j.verdict not in ("unsupported", "unknown") for j in self.judgements.values())
+
+
+def analyze(trace: Trace, target: Target, rules: Sequence[Rule]) -> Analysis:
+    """Rewrites and lowers an entry point for a target, as convert does, and judges every op of the result."""
+    rewritten = legalize(trace.closed, target, rules)
+    lowered = lower(trace, rewritten.closed, target.backend)
+    judgements = {ident: Judgement("folded") for ident in trace.originals}
+    for node in lowered.graph.walk():
+        judged = judge(node, target)
+        # Nodes of the interface (casts of inputs and outputs) serve no equation; they count under no id,
+        # unless they cannot run.
+        if node.source in judgements or judged.verdict in ("unsupported", "unknown"):
+            before = judgements.get(node.source, Judgement("folded"))
+            judgements[node.source] = _worse(before, judged)
+    return Analysis(trace, target, rewritten, lowered, judgements)
+
+
+def judge(node: Node, target: Target) -> Judgement:
+    """What the target says of one node."""
+    if node.op == PLACEHOLDER:
+        primitive = node.attrs["primitive"]
+        return Judgement("unsupported", node.rules, f"{primitive}: {node.problem}", "documented")
+    support = target.check(node)
+    if support.status == "yes":
+        return Judgement("rewritten" if node.rules else "native", node.rules)
+    verdict: Verdict = "unsupported" if support.status == "no" else "unknown"
+    return Judgement(verdict, node.rules, support.reason or f"{node.op}: not known to run", support.evidence)
+
+
+def _worse(a: Judgement, b: Judgement) -> Judgement:
+    worst, other = (b, a) if _SEVERITY.index(b.verdict) > _SEVERITY.index(a.verdict) else (a, b)
+    rules = tuple(dict.fromkeys((*worst.rules, *other.rules)))
+    return Judgement(worst.verdict, rules, worst.reason, worst.evidence)
+
+
+def target_report(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> TargetReport:
+    """One target's report over all entry points (at least one)."""
+    target = analyses[0].target
+    counts: dict[str, int] = dict.fromkeys(VERDICTS, 0)
+    for judgement in (j for a in analyses for j in a.judgements.values()):
+        counts[judgement.verdict] += 1
+    fired = [r for a in analyses for j in a.judgements.values() for r in j.rules]
+    uses = [RuleUse(r.id, r.title, str(r.exactness), fired.count(r.id)) for r in rules if r.id in fired]
+    nodes = {a.trace.entry_point: sum(1 for _ in a.lowered.graph.walk()) for a in analyses}
+    return TargetReport(
+        target.name, target.runtime, target.version, counts, findings(analyses), tuple(uses), nodes
+    )
+
+
+def findings(analyses: Iterable[Analysis]) -> tuple[Finding, ...]:
+    """Equations that do not run as they stand, equal ones at one line together, worst first."""
+    groups: dict[tuple[object, ...], list[tuple[Analysis, Original, Judgement]]] = {}
+    for analysis in analyses:
+        for ident, judgement in analysis.judgements.items():
+            if judgement.verdict in ("native", "folded"):
+                continue
+            original = analysis.trace.originals.get(ident) or _INTERFACE
+            key = (
+                judgement.verdict,
+                judgement.rules,
+                judgement.reason,
+                original.primitive,
+                original.operands,
+                original.place,
+            )
+            groups.setdefault(key, []).append((analysis, original, judgement))
+    found = [_finding(group) for group in groups.values()]
+    return tuple(sorted(found, key=lambda f: (-_SEVERITY.index(f.verdict), f.file, f.line, f.primitive)))
+
+
+_INTERFACE = Original("", "interface", "", NOWHERE)
+
+
+def _finding(group: Sequence[tuple[Analysis, Original, Judgement]]) -> Finding:
+    _, original, judgement = group[0]
+    declined = (
+        [reason for a, o, _ in group for reason in a.rewritten.declined.get(o.id, ())]
+        if judgement.verdict != "rewritten"
+        else []
+    )
+    place = original.place
+    return Finding(
+        verdict=judgement.verdict,
+        primitive=original.primitive,
+        operands=original.operands,
+        file=relative(place.file),
+        line=place.line,
+        function=place.function,
+        count=len(group),
+        entry_points=tuple(dict.fromkeys(a.trace.entry_point for a, _, _ in group)),
+        rules=judgement.rules,
+        reason=judgement.reason,
+        evidence=judgement.evidence,
+        declined=tuple(dict.fromkeys(declined)),
+    )
+
+
+def relative(file: str) -> str:
+    """The path as seen from the working directory where the file lies below it."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if file and path.is_relative_to(here) else file

@@ -1,0 +1,215 @@
+"""The Python interface: scan, convert, verify, rewrite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.extend import core as jexc
+
+from opcompat import conversion, jaxcompat, packs
+from opcompat.analyze import analyze, target_report
+from opcompat.bundle import Bundle
+from opcompat.contract import contracts
+from opcompat.driver import legalize
+from opcompat.errors import BundleError, ConfigError
+from opcompat.inline import inline
+from opcompat.model import Model
+from opcompat.report import Check, Report
+from opcompat.runtime.loaded import load
+from opcompat.targets import catalog
+from opcompat.verification import Progress, Recorder
+
+
+def _silent(_: str) -> None:
+    return
+
+
+def scan(
+    model: Model,
+    targets: Sequence[str] = ("onnxruntime", "litert"),
+    *,
+    source: str = "",
+    opset: int | None = None,
+    progress: Progress = _silent,
+) -> Report:
+    """Judges every equation of every entry point for each target. Writes nothing; needs no weights' values.
+
+    Raises ConfigError for an unknown target or a contract that does not fit, TraceError if a function fails.
+    """
+    judges = [catalog.target(name, opset) for name in targets]
+    progress("tracing")
+    traces = conversion.trace_all(model)
+    contracts(model, traces)
+    reports = []
+    for judge in judges:
+        progress(f"analyzing for {judge.name}")
+        analyses = [analyze(one, judge, packs.rules()) for one in traces.values()]
+        reports.append(target_report(analyses, packs.rules()))
+    report = replace(conversion.base_report("scan", model, traces, source), targets=tuple(reports))
+    if not report.ok:
+        return replace(report, next_step=conversion.last_step(conversion.refusal(report)))
+    formats = ",".join(f for f, t in catalog.FORMATS.items() if t in targets)
+    return replace(report, next_step=f"opcompat convert {source or 'SOURCE'} --to {formats} --out dist")
+
+
+def convert(
+    model: Model,
+    out: str | Path,
+    to: Sequence[str] = ("onnx", "tflite"),
+    *,
+    sampling: str = "exact",
+    opset: int | None = None,
+    force: bool = False,
+    steps: int = 100,
+    seeds: int = 1,
+    source: str = "",
+    progress: Progress | None = None,
+) -> tuple[Bundle, Report]:
+    """Writes a bundle at `out` and proves every artifact in it against JAX, over `steps` steps from each of `seeds`.
+
+    Raises UnsupportedError (with the report) if anything cannot run, VerificationError (with the report) if an
+    artifact differs, OutputError if `out` exists or cannot be written. In each case nothing is written.
+    """
+    if sampling != "exact":
+        raise ConfigError(f"sampling {sampling!r} is not supported; next: use exact")
+    if steps < 1 or seeds < 1:
+        raise ConfigError(f"steps and seeds must be positive, not {steps} and {seeds}")
+    sources = [Path(source)] if source and Path(source).exists() else []
+    return conversion.convert(
+        model,
+        out,
+        to,
+        opset=opset,
+        force=force,
+        steps=steps,
+        seeds=seeds,
+        source=source,
+        sources=sources,
+        progress=progress or _silent,
+    )
+
+
+def verify(
+    bundle: str | Path | Bundle,
+    model: Model | None = None,
+    *,
+    steps: int = 1000,
+    seeds: int = 1,
+    source: str = "",
+    progress: Progress | None = None,
+) -> Report:
+    """Checks a bundle against the model it was converted from, or, without one, replays its recorded reference.
+
+    Raises BundleError if the bundle is damaged or not of this model, or if JAX is configured otherwise than
+    at conversion.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
+    opened.check_files()
+    if model is None:
+        return _replay(opened)
+    traces = conversion.trace_all(model)
+    report = conversion.base_report("verify", model, traces, source)
+    _check_same(opened, model, traces)
+    recorder = Recorder(model, traces, contracts(model, traces))
+    checks = conversion.run_checks(recorder, opened.path, opened.manifest, steps, seeds, progress or _silent)
+    report = replace(report, bundle=str(opened.path), checks=checks)
+    return replace(report, next_step=_after_verify(report))
+
+
+def _after_verify(report: Report) -> str:
+    if report.ok:
+        return f"policy = opcompat.runtime.load({report.bundle!r}).entry_point({report.entry_points[0]!r})"
+    return "convert again with the versions in use now, and compare the reports"
+
+
+def _replay(bundle: Bundle) -> Report:
+    checks: list[Check] = []
+    for form in bundle.manifest.formats:
+        checks += load(bundle.path, format=form).replay().checks
+    if not checks:
+        raise BundleError(f"{bundle.path}: holds no recorded reference to replay; next: name the source, too")
+    report = Report(
+        command="verify",
+        model=bundle.manifest.name,
+        source="",
+        entry_points=tuple(bundle.manifest.entry_points),
+        checks=tuple(checks),
+        bundle=str(bundle.path),
+        versions=bundle.manifest.versions,
+        config=bundle.manifest.config,
+    )
+    return replace(report, next_step=_after_verify(report))
+
+
+def _check_same(bundle: Bundle, model: Model, traces: Any) -> None:
+    """Refuses to compare a bundle with another model, or under another configuration of JAX."""
+    manifest, now = bundle.manifest, jaxcompat.configuration()
+    changed = [
+        f"{k}: {manifest.config[k]!r}, now {v!r}" for k, v in now.items() if manifest.config.get(k, v) != v
+    ]
+    if changed:
+        raise BundleError(
+            f"{bundle.path}: JAX is configured otherwise than at conversion ({'; '.join(changed)}); "
+            "the configuration is part of the policy; next: set it as it was, or convert again"
+        )
+    conversion.weights_known(model)
+    weights = conversion.stored_weights(traces)
+    if set(traces) != set(manifest.entry_points):
+        raise BundleError(
+            f"{bundle.path}: has the entry points {', '.join(manifest.entry_points)}, the model {', '.join(traces)}"
+        )
+    mine = {w.name: w for w in conversion.weight_infos(weights)}
+    theirs = {w.name: w for w in manifest.weights}
+    odd = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+    if odd:
+        raise BundleError(
+            f"{bundle.path}: was converted from other weights: {', '.join(odd[:5])}"
+            f"{' ...' if len(odd) > 5 else ''} differ; next: convert again, or load the checkpoint it was made from"
+        )
+    if conversion.model_hash(weights, traces) != manifest.model_hash:
+        raise BundleError(
+            f"{bundle.path}: the model's functions have changed since the conversion; next: convert again"
+        )
+
+
+def rewrite(function: Callable[..., Any], target: str = "litert") -> Callable[..., Any]:
+    """`function` in terms that the target can run: an ordinary JAX function with the same signature.
+
+    It can be jitted, differentiated, vmapped and compared with the original before any conversion. PRNG keys
+    in arguments and results stay keys. Raises ConfigError for an unknown target.
+    """
+    judge = catalog.target(target)
+
+    def rewritten(*args: Any) -> Any:
+        leaves, tree = jax.tree_util.tree_flatten(args)
+        flat_out: list[Any] = []
+
+        def flat(*xs: Any) -> list[Any]:
+            out, out_tree = jax.tree_util.tree_flatten(function(*jax.tree_util.tree_unflatten(tree, xs)))
+            flat_out.append(out_tree)
+            return out
+
+        closed = inline(jax.make_jaxpr(flat)(*leaves), mark=True)
+        new = legalize(closed, judge, packs.rules()).closed
+        words = [jax.random.key_data(x) if _is_key(x) else x for x in leaves]
+        outs = jexc.jaxpr_as_fun(new)(*words)
+        originals = [v.aval for v in jaxcompat.parts(closed).outvars]
+        return jax.tree_util.tree_unflatten(
+            flat_out[0], [_as_key(x, a.dtype) for x, a in zip(outs, originals, strict=True)]
+        )
+
+    return rewritten
+
+
+def _is_key(x: Any) -> bool:
+    return jaxcompat.is_key(jax.typeof(x).dtype)
+
+
+def _as_key(x: Any, dtype: Any) -> Any:
+    if not jaxcompat.is_key(dtype):
+        return x
+    return jax.random.wrap_key_data(x, impl=jaxcompat.key_implementation(dtype))

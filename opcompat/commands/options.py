@@ -1,0 +1,117 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from opcompat.config import check_sampling
+from opcompat.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def common(function: F) -> F:
+    """-q, -v and --color, on every command."""
+    for option in (
+        click.option(
+            "--color/--no-color", default=None, help="Colors; by default on a terminal without NO_COLOR."
+        ),
+        click.option("-v", "--verbose", is_flag=True, help="Progress as lines, and tracebacks of errors."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress on standard error."),
+    ):
+        function = option(function)
+    return function
+
+
+def reporting(function: F) -> F:
+    """--format and --output, on the commands that make a report."""
+    for option in (
+        click.option(
+            "--output",
+            "outputs",
+            metavar="FORMAT=FILE",
+            multiple=True,
+            callback=_parse_outputs,
+            help="Write the report to a file as well; again and again in one run.",
+        ),
+        click.option(
+            "--format", "format_", metavar="FORMAT", default="text", help="text (the default), json, html."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def factory_args(function: F) -> F:
+    """--arg, on the commands that load a source."""
+    return click.option(
+        "--arg",
+        "args",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_parse_args,
+        help="Keyword argument for the factory, as a TOML value or else a string: --arg size=small.",
+    )(function)
+
+
+def names(option: str, destination: str, text: str) -> Callable[[F], F]:
+    """An option that takes names, separated by commas or given again and again."""
+    return click.option(
+        option, destination, metavar="NAME,...", multiple=True, callback=_parse_names, help=text
+    )
+
+
+def sampling(function: F) -> F:
+    """--sampling, on convert."""
+    text = "How draws are exported: exact (the key is an input, and the draws are JAX's)."
+    return click.option("--sampling", metavar="exact", callback=_parse_sampling, help=text)(function)
+
+
+def positive(option: str, text: str) -> Callable[[F], F]:
+    """An option that takes a whole number from 1."""
+    return click.option(option, type=click.IntRange(min=1), metavar="N", help=text)
+
+
+def toml_value(text: str) -> Any:
+    """`text` as a TOML value (3, true, [1, 2], "x"), or itself where it is not one."""
+    try:
+        table = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return table["value"] if len(table) == 1 else text
+
+
+def _split(ctx: click.Context, param: click.Parameter, value: str, example: str) -> tuple[str, str]:
+    name, equals, rest = value.partition("=")
+    if not equals or not name.strip() or not rest.strip():
+        raise click.BadParameter(f"{value!r} is not of the form {example}", ctx, param)
+    return name.strip(), rest.strip()
+
+
+def _parse_args(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, Any]:
+    pairs = [_split(ctx, param, value, "NAME=VALUE") for value in values]
+    return {name: toml_value(text) for name, text in pairs}
+
+
+def _parse_outputs(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    return tuple(_split(ctx, param, value, "FORMAT=FILE") for value in values)
+
+
+def _parse_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    parts = [part.strip() for value in values for part in value.split(",")]
+    if not all(parts):
+        raise click.BadParameter(f"{','.join(values)!r} holds an empty name", ctx, param)
+    return tuple(dict.fromkeys(parts))
+
+
+def _parse_sampling(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        return None if value is None else check_sampling(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error), ctx, param) from error

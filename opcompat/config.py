@@ -1,0 +1,168 @@
+"""Settings from `opcompat.toml`, or `[tool.opcompat]` in `pyproject.toml`: the nearest one, looking upward.
+
+In one folder `opcompat.toml` wins. Relative paths in a file are relative to its folder. The command line wins
+over everything that stands here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opcompat.errors import ConfigError
+
+FILE = "opcompat.toml"
+SAMPLING = ("exact",)
+_FACTORY = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\Z")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of one file; None, or an empty table, is what it does not set.
+
+    Attributes:
+      path: the file, or None where there is none.
+      factory: "module:function", which returns an opcompat.Model. The module is imported from path's folder.
+      factory_args: keyword arguments of the factory.
+      targets: names of the targets that `scan` judges.
+      to: formats that `convert` writes.
+      out: folder for the bundle.
+      sampling: how draws are exported.
+      opset: ONNX opset version.
+      steps, seeds: how long and from how many seeds artifacts are compared with JAX.
+    """
+
+    path: Path | None = None
+    factory: str | None = None
+    factory_args: Mapping[str, Any] = field(default_factory=dict)
+    targets: tuple[str, ...] | None = None
+    to: tuple[str, ...] | None = None
+    out: Path | None = None
+    sampling: str | None = None
+    opset: int | None = None
+    steps: int | None = None
+    seeds: int | None = None
+
+
+def find(start: Path) -> Config:
+    """The settings that hold in `start`: those of the nearest file in it or above, else an empty Config."""
+    folder = start.resolve()
+    for parent in (folder, *folder.parents):
+        config = read_folder(parent)
+        if config is not None:
+            return config
+    return Config()
+
+
+def read_folder(folder: Path) -> Config | None:
+    """The settings in this very folder, or None if it has none."""
+    own = folder / FILE
+    if own.is_file():
+        return _parse(own, own.name, _load(own))
+    project = folder / "pyproject.toml"
+    if project.is_file():
+        table = _load(project).get("tool", {}).get("opcompat")
+        if table is not None:
+            return _parse(project, f"{project.name} [tool.opcompat]", table)
+    return None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """'; did you mean "x"?' for the nearest known word, or nothing."""
+    close = difflib.get_close_matches(word.lower(), sorted(known), n=1) or difflib.get_close_matches(
+        word.upper(), sorted(known), n=1
+    )
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_sampling(value: str) -> str:
+    """`value`, if it is a way of exporting draws that exists. Raises ConfigError."""
+    if value not in SAMPLING:
+        raise ConfigError(
+            f"sampling {value!r} does not exist in this version: 'exact' does (the key stays an input, "
+            "and the artifact draws what JAX draws)"
+        )
+    return value
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _parse(path: Path, where: str, table: Any) -> Config:
+    label = str(path.parent / where)
+    if not isinstance(table, dict):
+        raise ConfigError(f"{label} must be a table, not {_describe(table)}")
+    for key in table:
+        if key not in _READERS:
+            raise ConfigError(
+                f"{label}: unknown key {key!r}{did_you_mean(key, _READERS)} "
+                f"(known keys: {', '.join(_READERS)})"
+            )
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        try:
+            values[key] = _READERS[key](value)
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {key}: {error}") from error
+    if "out" in values:
+        values["out"] = path.parent / values["out"]
+    return Config(path=path, **values)
+
+
+def _describe(value: Any) -> str:
+    return f"{value!r} ({type(value).__name__})"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"must be a string, not {_describe(value)}")
+    return value
+
+
+def _factory(value: Any) -> str:
+    if not _FACTORY.match(_text(value)):
+        raise ConfigError(f'must be "module:function", not {value!r}')
+    return str(value)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"must be a table of keyword arguments, not {_describe(value)}")
+    return value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"must be a list of names, not {_describe(value)}")
+    return tuple(dict.fromkeys(value))
+
+
+def _positive(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"must be a whole number from 1, not {_describe(value)}")
+    return value
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "factory": _factory,
+    "factory_args": _table,
+    "targets": _names,
+    "to": _names,
+    "out": lambda value: Path(_text(value)),
+    "sampling": lambda value: check_sampling(_text(value)),
+    "opset": _positive,
+    "steps": _positive,
+    "seeds": _positive,
+}

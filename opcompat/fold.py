@@ -1,0 +1,61 @@
+"""Evaluates what does not depend on inputs or params: once, here, instead of at every step on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jexc
+
+from opcompat import jaxcompat
+from opcompat.inline import BODIES, map_bodies
+from opcompat.jaxcompat import Parts
+
+MAX_BYTES = 64 * 1024
+"""Larger results are computed on the device: a file should not grow by what an op makes."""
+
+SPLAT_SIZE = 16
+"""A scalar broadcast to more elements than this stays a broadcast, which element-wise ops do by themselves."""
+
+
+def fold(closed: Any) -> Any:
+    """The closed jaxpr with constants in place of equations that depend on nothing else, in bodies too."""
+    p = jaxcompat.parts(closed)
+    known: set[Any] = set(p.constvars)
+    folded: list[Any] = []
+    kept: list[Any] = []
+    for eqn in p.eqns:
+        if eqn.primitive.name not in BODIES and _foldable(eqn, known):
+            known.update(eqn.outvars)
+            folded.append(eqn)
+        elif eqn.primitive.name in BODIES:
+            kept.append(eqn.replace(params=map_bodies(eqn.params, lambda body, _: fold(body))))
+        else:
+            kept.append(eqn)
+    if not folded:
+        return jaxcompat.build(closed, p._replace(eqns=tuple(kept)))
+    made = {v for e in folded for v in e.outvars}
+    uses = [v for e in kept for v in e.invars] + list(p.outvars)
+    needed = tuple(dict.fromkeys(v for v in uses if not jaxcompat.is_literal(v) and v in made))
+    values = _evaluate(closed, p, tuple(folded), needed)
+    still = {v for v in uses if not jaxcompat.is_literal(v)}
+    consts = {v: c for v, c in zip(p.constvars, p.consts, strict=True) if v in still}
+    consts.update(zip(needed, values, strict=True))
+    return jaxcompat.build(
+        closed, Parts(tuple(consts), tuple(consts.values()), p.invars, p.outvars, tuple(kept))
+    )
+
+
+def _foldable(eqn: Any, known: set[Any]) -> bool:
+    if eqn.effects or not all(jaxcompat.is_literal(v) or v in known for v in eqn.invars):
+        return False
+    size = sum(int(np.prod(v.aval.shape)) * v.aval.dtype.itemsize for v in eqn.outvars)
+    splat = eqn.primitive.name == "broadcast_in_dim" and eqn.invars[0].aval.size == 1
+    return size <= MAX_BYTES and not (splat and eqn.outvars[0].aval.size > SPLAT_SIZE)
+
+
+def _evaluate(closed: Any, p: Parts, eqns: tuple[Any, ...], outputs: tuple[Any, ...]) -> list[np.ndarray]:
+    # Constants go in as arguments: XLA would otherwise spend its time folding them itself.
+    program = jaxcompat.build(closed, Parts((), (), p.constvars, outputs, eqns))
+    return [np.asarray(x) for x in jax.jit(jexc.jaxpr_as_fun(program))(*p.consts)]

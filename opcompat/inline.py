@@ -1,0 +1,128 @@
+"""Dissolves calls (jit, custom derivatives, remat, ...) and marks every original equation with its id.
+
+What is left are primitives in one flat list, and the loops and branches whose bodies must stay bodies.
+Derivative rules and rematerialization are dead weight for inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jax.extend import core as jexc
+
+from opcompat import jaxcompat
+from opcompat.jaxcompat import Parts
+from opcompat.provenance import mark_source
+
+CALLS = frozenset(
+    {
+        "jit",
+        "pjit",
+        "closed_call",
+        "core_call",
+        "call",
+        "remat",
+        "remat2",
+        "checkpoint",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "composite",
+    }
+)
+"""Primitives that mean what their one body means."""
+
+BODIES = frozenset({"scan", "while", "cond"})
+"""Primitives whose bodies are programs of their own. Other jaxprs in params are combiners of one step
+(reduce, scatter, ...): they belong to the primitive's meaning and are never rewritten."""
+
+
+class _Inliner:
+    def __init__(self, mark: bool) -> None:
+        self.mark = mark
+        self.eqns: list[Any] = []
+        self.consts: dict[Any, Any] = {}
+
+    def run(self, p: Parts, args: Sequence[Any], outer: Any, prefix: str) -> list[Any]:
+        """Appends the equations of `p`, called with atoms `args` at source info `outer`; returns the results."""
+        env: dict[Any, Any] = dict(zip(p.invars, args, strict=True))
+        for var, value in zip(p.constvars, p.consts, strict=True):
+            env[var] = fresh = jaxcompat.new_var(var.aval)
+            self.consts[fresh] = value
+        for index, eqn in enumerate(p.eqns):
+            info = eqn.source_info if outer is None else jaxcompat.under(outer, eqn.source_info)
+            invars = [v if jaxcompat.is_literal(v) else env[v] for v in eqn.invars]
+            ident = f"{prefix}{index}"
+            if eqn.primitive.name in CALLS:
+                outs = self.run(jaxcompat.parts(_only_body(eqn)), invars, info, ident + ".")
+                env.update(zip(eqn.outvars, outs, strict=True))
+                continue
+            outvars = [_copy(v) for v in eqn.outvars]
+            env.update(zip(eqn.outvars, outvars, strict=True))
+            if self.mark:
+                info = mark_source(info, ident)
+            params = eqn.params
+            if eqn.primitive.name in BODIES:
+                params = map_bodies(
+                    params,
+                    lambda body, where, ident=ident, info=info: self.body(body, f"{ident}{where}.", info),
+                )
+            self.eqns.append(eqn.replace(invars=invars, outvars=outvars, params=params, source_info=info))
+        return [v if jaxcompat.is_literal(v) else env[v] for v in p.outvars]
+
+    def body(self, closed: Any, prefix: str, info: Any) -> Any:
+        # The body's equations are traced again with an empty name stack, so only the place is inherited.
+        place_only = info.replace(name_stack=info.name_stack.__class__())
+        return inline(closed, mark=self.mark, prefix=prefix, outer=place_only)
+
+
+def inline(closed: Any, *, mark: bool = False, prefix: str = "", outer: Any = None) -> Any:
+    """The closed jaxpr with all calls dissolved, in bodies too. With `mark`, each equation carries its id:
+    the path of indices that leads to it in the original ("3.0.2", "7:jaxpr.1")."""
+    p = jaxcompat.parts(closed)
+    inliner = _Inliner(mark)
+    invars = [_copy(v) for v in p.invars]
+    outvars = inliner.run(p, invars, outer, prefix)
+    return jaxcompat.build(
+        closed,
+        Parts(
+            tuple(inliner.consts),
+            tuple(inliner.consts.values()),
+            tuple(invars),
+            tuple(outvars),
+            tuple(inliner.eqns),
+        ),
+    )
+
+
+def map_bodies(params: dict[str, Any], change: Any) -> dict[str, Any]:
+    """Params with `change(body, where)` in place of each jaxpr; `where` tells bodies of one equation apart."""
+
+    def swap(value: Any, where: str) -> Any:
+        if jaxcompat.is_jaxpr(value):
+            return change(value, where)
+        if isinstance(value, tuple) and any(jaxcompat.is_jaxpr(v) for v in value):
+            return tuple(swap(v, f"{where}{i}") for i, v in enumerate(value))
+        return value
+
+    return {name: swap(value, f":{name}") for name, value in params.items()}
+
+
+def bodies(eqn: Any) -> Iterable[tuple[str, Any]]:
+    """(where, closed jaxpr) of each body of a loop or branch; nothing for other primitives."""
+    found: list[tuple[str, Any]] = []
+    if eqn.primitive.name in BODIES:
+        map_bodies(eqn.params, lambda body, where: found.append((where, body)))
+    return found
+
+
+def _only_body(eqn: Any) -> Any:
+    found = [v for v in eqn.params.values() if jaxcompat.is_jaxpr(v)]
+    if len(found) != 1:
+        raise AssertionError(f"{eqn.primitive.name} has {len(found)} jaxprs in its params, expected one")
+    return found[0]
+
+
+def _copy(var: Any) -> Any:
+    return var if isinstance(var, jexc.DropVar) else jaxcompat.new_var(var.aval)

@@ -1,0 +1,201 @@
+"""Erases PRNG key types: every key becomes its uint32 words, every `random_*` primitive JAX's own expansion.
+
+The expansions are the public implementations in `jax.extend.random`, traced under the equation's own context
+(`jax_threefry_partitionable` changes the bits and is recorded there). They are written for one key; arrays of
+threefry keys are a `vmap` of them, which is how JAX defines their bits. Structural operations on key arrays
+(slice, reshape, select, ...) act on the words with one more, innermost dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.extend.random as jax_random
+from jax import numpy as jnp
+
+from opcompat import jaxcompat
+from opcompat.editor import Editor
+from opcompat.errors import UnsupportedError
+from opcompat.inline import bodies, inline, map_bodies
+from opcompat.provenance import mark_rule
+
+RULE = "OC100"
+"""Stands in the provenance of everything that this pass emits."""
+
+STRUCTURAL = frozenset(
+    {
+        "broadcast_in_dim",
+        "concatenate",
+        "copy",
+        "copy_p",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "expand_dims",
+        "gather",
+        "optimization_barrier",
+        "pad",
+        "reshape",
+        "rev",
+        "scatter",
+        "select_n",
+        "slice",
+        "split",
+        "squeeze",
+        "stack",
+        "transpose",
+        "unstack",
+    }
+)
+
+
+def erase_keys(closed: Any) -> Any:
+    """The closed jaxpr (calls dissolved) with uint32[..., words] wherever there was a key.
+
+    Raises UnsupportedError for a key implementation without a public expansion, and for arrays of keys whose
+    implementation is not a loop over keys.
+    """
+    if not _mentions_keys(closed):
+        return closed
+    editor = Editor(closed)
+    for var, value in zip(editor.parts.constvars, editor.parts.consts, strict=True):
+        if jaxcompat.is_key(var.aval.dtype):
+            editor.retype(var, _erased(var.aval))
+            editor.set_const(var, jax.random.key_data(value))
+    for var in editor.parts.invars:
+        if jaxcompat.is_key(var.aval.dtype):
+            editor.retype(var, _erased(var.aval))
+    for eqn in editor.parts.eqns:
+        _edit(editor, eqn)
+    return editor.finish()
+
+
+def _edit(editor: Editor, eqn: Any) -> None:
+    if list(bodies(eqn)):
+        for var in eqn.outvars:
+            if jaxcompat.is_key(var.aval.dtype):
+                editor.retype(var, _erased(var.aval))
+        editor.keep(eqn, params=map_bodies(eqn.params, lambda body, _: erase_keys(body)))
+    elif any(jaxcompat.is_key(v.aval.dtype) for v in (*eqn.invars, *eqn.outvars)):
+        operands = [editor.read(v) for v in eqn.invars]
+        with eqn.ctx.manager:
+            body = inline(jaxcompat.trace(_expansion(eqn), [v.aval for v in operands]))
+        editor.splice(eqn, body, operands, mark_rule(eqn.source_info, RULE))
+    else:
+        editor.keep(eqn)
+
+
+def _mentions_keys(closed: Any) -> bool:
+    p = jaxcompat.parts(closed)
+    if any(jaxcompat.is_key(v.aval.dtype) for v in (*p.constvars, *p.invars)):
+        return True
+    return any(
+        any(jaxcompat.is_key(v.aval.dtype) for v in e.outvars) or any(_mentions_keys(b) for _, b in bodies(e))
+        for e in p.eqns
+    )
+
+
+def _erased(aval: Any) -> Any:
+    words = jaxcompat.key_words(aval.dtype)
+    return jax.typeof(jax.eval_shape(lambda: jnp.zeros((*aval.shape, *words), jnp.uint32)))
+
+
+# One expansion per primitive: (equation) -> function of erased operands.
+
+
+def _expansion(eqn: Any) -> Callable[..., Any]:
+    name = eqn.primitive.name
+    if name in _RANDOM:
+        return _RANDOM[name](eqn)
+    if name in STRUCTURAL:
+        return _structural(eqn)
+    raise UnsupportedError(
+        f"{name} on PRNG keys at {jaxcompat.place_of(eqn.source_info)}: no expansion into integers is known; "
+        "next: draw from the key where it is split, instead of computing with keys"
+    )
+
+
+def _implementation(eqn: Any) -> Any:
+    """The public implementation behind the keys of an equation."""
+    dtypes = [v.aval.dtype for v in (*eqn.invars, *eqn.outvars) if jaxcompat.is_key(v.aval.dtype)]
+    name = jaxcompat.key_implementation(dtypes[0])
+    implementations = {
+        "threefry2x32": jax_random.threefry_prng_impl,
+        "rbg": jax_random.rbg_prng_impl,
+        "unsafe_rbg": jax_random.unsafe_rbg_prng_impl,
+    }
+    if name not in implementations:
+        raise UnsupportedError(
+            f"{eqn.primitive.name} with PRNG keys of {name!r} at {jaxcompat.place_of(eqn.source_info)}: "
+            "only JAX's own implementations can be expanded; next: use threefry2x32 keys"
+        )
+    return implementations[name]
+
+
+def _per_key(eqn: Any, function: Callable[..., Any], dims: int) -> Callable[..., Any]:
+    if dims and jaxcompat.key_implementation(_key_dtype(eqn)) != "threefry2x32":
+        raise UnsupportedError(
+            f"{eqn.primitive.name} on an array of "
+            f"{jaxcompat.key_implementation(_key_dtype(eqn))} keys at {jaxcompat.place_of(eqn.source_info)}: "
+            "its bits are not those of each key alone; next: use threefry2x32 keys"
+        )
+    for _ in range(dims):
+        function = jax.vmap(function)
+    return function
+
+
+def _key_dtype(eqn: Any) -> Any:
+    return next(v.aval.dtype for v in (*eqn.invars, *eqn.outvars) if jaxcompat.is_key(v.aval.dtype))
+
+
+def _bits(eqn: Any) -> Callable[..., Any]:
+    implementation, params = _implementation(eqn), eqn.params
+
+    def one(words: Any) -> Any:
+        return implementation.random_bits(words, params["bit_width"], params["shape"])
+
+    return _per_key(eqn, one, eqn.invars[0].aval.ndim)
+
+
+def _split(eqn: Any) -> Callable[..., Any]:
+    implementation, shape = _implementation(eqn), eqn.params["shape"]
+    return _per_key(eqn, lambda words: implementation.split(words, shape), eqn.invars[0].aval.ndim)
+
+
+def _fold_in(eqn: Any) -> Callable[..., Any]:
+    implementation = _implementation(eqn)
+    keys, data = (v.aval.ndim for v in eqn.invars)
+    if keys != data:
+        raise UnsupportedError(
+            f"random_fold_in of {keys}-dimensional keys and {data}-dimensional data at "
+            f"{jaxcompat.place_of(eqn.source_info)}: next: give both the same shape"
+        )
+    return _per_key(eqn, implementation.fold_in, keys)
+
+
+def _seed(eqn: Any) -> Callable[..., Any]:
+    return _per_key(eqn, _implementation(eqn).seed, eqn.invars[0].aval.ndim)
+
+
+def _same(_: Any) -> Callable[..., Any]:
+    return lambda words: words
+
+
+_RANDOM: Mapping[str, Callable[[Any], Callable[..., Any]]] = {
+    "random_bits": _bits,
+    "random_split": _split,
+    "random_fold_in": _fold_in,
+    "random_seed": _seed,
+    "random_wrap": _same,
+    "random_unwrap": _same,
+    "random_clone": _same,
+}
+
+
+def _structural(eqn: Any) -> Callable[..., Any]:
+    def bind(*operands: Any) -> Any:
+        return eqn.primitive.bind(*operands, **eqn.params)
+
+    in_axes: Sequence[int | None] = [-1 if jaxcompat.is_key(v.aval.dtype) else None for v in eqn.invars]
+    return jax.vmap(bind, in_axes=tuple(in_axes), out_axes=-1)

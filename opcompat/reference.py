@@ -1,0 +1,92 @@
+"""JAX's own answers: the function under `jax.jit`, its rounding error, and how close its decisions are.
+
+The reference is compiled with `xla_allow_excess_precision=False`: otherwise XLA drops bfloat16 roundings and JAX
+does not agree with itself. All arrays here are in the form that files have: keys as uint32 words, half precision
+as float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from opcompat import jaxcompat
+from opcompat.keys import erase_keys
+from opcompat.model import Model
+from opcompat.shadow import shadow
+from opcompat.trace import Leaf, Trace
+
+COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Precision(NamedTuple):
+    """Of one step: each float output's largest float32-against-float64 error, and the decisions made."""
+
+    errors: Mapping[str, float]
+    decisions: int
+    near_ties: int
+
+
+class Reference:
+    """One entry point under JAX. Raises nothing of its own; JAX's errors pass through."""
+
+    def __init__(self, model: Model, trace: Trace) -> None:
+        self.trace = trace
+        self._entry = model.entry_points[trace.entry_point]
+        self._params = [jax.numpy.asarray(x) for x in jax.tree_util.tree_leaves(model.params)]
+        self._step = jax.jit(self._call, compiler_options=COMPILER_OPTIONS)
+
+    def _call(self, params: list[Any], words: list[Any]) -> list[Any]:
+        inputs = [
+            jax.random.wrap_key_data(x, impl=leaf.key) if leaf.key and leaf.typed_key else x
+            for x, leaf in zip(words, self.trace.inputs, strict=True)
+        ]
+        args = jax.tree_util.tree_unflatten(self.trace.in_tree, [*params, *inputs])
+        outs = jax.tree_util.tree_leaves(self._entry.function(*args))
+        return [jax.random.key_data(x) if jaxcompat.is_key(x.dtype) else x for x in outs]
+
+    def step(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """One call; inputs and outputs by leaf name."""
+        outs = self._step(self._params, self._words(inputs))
+        return {leaf.name: np.asarray(x) for leaf, x in zip(self.trace.outputs, outs, strict=True)}
+
+    def _words(self, inputs: Arrays) -> list[Any]:
+        return [np.asarray(inputs[leaf.name], dtype=leaf.dtype) for leaf in self.trace.inputs]
+
+    @cached_property
+    def _precise(self) -> Any:
+        closed = jaxcompat.dead_code_free(erase_keys(self.trace.closed))
+        # Run a few times only: a quick compilation matters more than a quick program.
+        quick = {"xla_backend_optimization_level": 0}
+        return jax.jit(shadow(closed), compiler_options=COMPILER_OPTIONS | quick)
+
+    @cached_property
+    def _weights(self) -> list[Any]:
+        return [jax.numpy.asarray(self.trace.weights[leaf.name]) for leaf in self.trace.params]
+
+    def precision(self, inputs: Arrays) -> Precision:
+        """Runs one step in float32 and float64 together."""
+        weights = self._weights
+        with jaxcompat.enable_x64():
+            values, shadows, made = self._precise(*weights, *self._words(inputs))
+        errors = {
+            leaf.name: _largest(np.asarray(v, np.float64), np.asarray(s))
+            for leaf, v, s in zip(self.trace.outputs, values, shadows, strict=True)
+            if is_float(leaf)
+        }
+        return Precision(errors, int(made.total), int(made.near))
+
+
+def is_float(leaf: Leaf) -> bool:
+    return bool(jax.numpy.issubdtype(np.dtype(leaf.dtype), jax.numpy.floating))
+
+
+def _largest(a: np.ndarray, b: np.ndarray) -> float:
+    difference = np.abs(a - b)[np.isfinite(a) & np.isfinite(b)]
+    return float(difference.max(initial=0.0))

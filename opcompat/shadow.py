@@ -1,0 +1,232 @@
+"""Runs a jaxpr in float32 and float64 at once: how far its own rounding carries, and how close its decisions are.
+
+Every value is a pair: what the program computes, and a float64 shadow computed from shadows. Integers, booleans
+and discontinuous results (comparisons, argmax, round, ...) have no shadow of their own: the program's own value
+decides, so that the shadow follows the same branches and draws. What is left is rounding error alone.
+
+Decisions are the draws of a policy: every argmax and argmin of floats, and comparisons of floats that depend on
+random bits. A decision is a near tie if its two best scores are closer than NEAR or than eight times their own
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from opcompat import jaxcompat
+from opcompat.inline import bodies
+
+NEAR = 1e-5
+ERROR_FACTOR = 8.0
+
+
+class Pair(NamedTuple):
+    """A value as the program has it, and its shadow (the same value in float64 if there is no better)."""
+
+    value: Any
+    shadow: Any
+    random: bool
+
+
+class Decisions(NamedTuple):
+    """How many decisions were made, and how many of them are near ties. Both int32 scalars."""
+
+    total: Any
+    near: Any
+
+    def plus(self, other: Decisions) -> Decisions:
+        return Decisions(self.total + other.total, self.near + other.near)
+
+
+NONE = Decisions(np.int32(0), np.int32(0))
+
+_RANDOM = frozenset({"threefry2x32", "rng_bit_generator"})
+_STEPS = frozenset({"floor", "ceil", "round", "sign", "nextafter", "rem", "bitcast_convert_type"})
+_COMPARES = frozenset({"lt", "le", "gt", "ge"})
+
+
+def shadow(closed: Any) -> Callable[..., tuple[list[Any], list[Any], Decisions]]:
+    """A function of the jaxpr's inputs that returns (outputs, float64 outputs, decisions).
+
+    `closed` has calls dissolved and keys erased. Trace and run the result with x64 enabled.
+    """
+
+    def run(*args: Any) -> tuple[list[Any], list[Any], Decisions]:
+        outs, decisions = _run(closed, [_exact(a) for a in args])
+        return [o.value for o in outs], [o.shadow for o in outs], decisions
+
+    return run
+
+
+def _is_float(aval: Any) -> bool:
+    return bool(jnp.issubdtype(aval.dtype, jnp.floating))
+
+
+def _exact(value: Any, random: bool = False) -> Pair:
+    value = jnp.asarray(value)
+    return Pair(value, value.astype(jnp.float64) if _is_float(value) else value, random)
+
+
+def _run(closed: Any, args: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+    p = jaxcompat.parts(closed)
+    env: dict[Any, Pair] = dict(zip(p.invars, args, strict=True))
+    env.update((v, _exact(c)) for v, c in zip(p.constvars, p.consts, strict=True))
+    decisions = NONE
+
+    def read(atom: Any) -> Pair:
+        return _exact(np.asarray(atom.val, atom.aval.dtype)) if jaxcompat.is_literal(atom) else env[atom]
+
+    for eqn in p.eqns:
+        operands = [read(v) for v in eqn.invars]
+        with eqn.ctx.manager:
+            if list(bodies(eqn)):
+                outs, made = _BODIES[eqn.primitive.name](eqn, operands)
+            else:
+                outs, made = _equation(eqn, operands)
+        decisions = decisions.plus(made)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(v) for v in p.outvars], decisions
+
+
+def _equation(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+    name = eqn.primitive.name
+    random = name in _RANDOM or any(o.random for o in operands)
+    values = _bind(eqn, [o.value for o in operands], eqn.params)
+    floats = [_is_float(v.aval) for v in eqn.outvars]
+    if any(floats) and name not in _STEPS:
+        shadows = _bind(eqn, [o.shadow for o in operands], _widened(eqn.params))
+        outs = [Pair(v, s if wide else v, random) for v, s, wide in zip(values, shadows, floats, strict=True)]
+    else:
+        outs = [_exact(v, random) for v in values]
+    return outs, _decisions(eqn, operands, random)
+
+
+def _bind(eqn: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    out = eqn.primitive.bind(*args, **params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _widened(params: dict[str, Any]) -> dict[str, Any]:
+    """Params with float64 in place of every float dtype."""
+
+    def wide(value: Any) -> Any:
+        if isinstance(value, np.dtype | type) and jnp.issubdtype(value, jnp.floating):
+            return np.dtype(np.float64)
+        return value
+
+    return {k: wide(v) for k, v in params.items()}
+
+
+def _decisions(eqn: Any, operands: Sequence[Pair], random: bool) -> Decisions:
+    name = eqn.primitive.name
+    if not operands or not _is_float(eqn.invars[0].aval):
+        return NONE
+    if name in ("argmax", "argmin"):
+        scores, error = operands[0].value, jnp.abs(operands[0].value - operands[0].shadow)
+        axis = eqn.params["axes"][0]
+        if scores.shape[axis] < 2:
+            return NONE
+        ordered = jnp.sort(scores if name == "argmax" else -scores, axis=axis)
+        best = lax.index_in_dim(ordered, ordered.shape[axis] - 1, axis, keepdims=False)
+        second = lax.index_in_dim(ordered, ordered.shape[axis] - 2, axis, keepdims=False)
+        return _near(best - second, jnp.max(error, axis=axis))
+    if name in _COMPARES and random:
+        a, b = operands
+        error = jnp.abs(a.value - a.shadow) + jnp.abs(b.value - b.shadow)
+        return _near(jnp.abs(a.value - b.value), error)
+    return NONE
+
+
+def _near(margin: Any, error: Any) -> Decisions:
+    near = margin <= jnp.maximum(NEAR, ERROR_FACTOR * error)
+    return Decisions(jnp.int32(near.size), jnp.sum(near, dtype=jnp.int32))
+
+
+# Loops and branches: the same loops and branches over pairs. A carried value is random if any is.
+
+
+def _flat(pairs: Sequence[Pair]) -> tuple[Any, ...]:
+    return tuple((p.value, p.shadow) for p in pairs)
+
+
+def _pairs(flat: Sequence[Any], random: bool) -> list[Pair]:
+    return [Pair(v, s, random) for v, s in flat]
+
+
+def _cond(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+    which, *args = operands
+    random = any(o.random for o in operands)
+
+    def branch(body: Any) -> Callable[..., Any]:
+        def run(flat: Any) -> Any:
+            outs, made = _run(body, _pairs(flat, random))
+            return _flat(outs), _arrays(made)
+
+        return run
+
+    index = which.value.astype(jnp.int32)
+    outs, made = lax.switch(index, [branch(b) for b in eqn.params["branches"]], _flat(args))
+    return _pairs(outs, random), Decisions(*made)
+
+
+def _arrays(made: Decisions) -> Decisions:
+    return Decisions(jnp.asarray(made.total, jnp.int32), jnp.asarray(made.near, jnp.int32))
+
+
+def _while(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+    in_cond, in_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    random = any(o.random for o in operands)
+    cond_consts, body_consts, carry = (
+        operands[:in_cond],
+        operands[in_cond : in_cond + in_body],
+        operands[in_cond + in_body :],
+    )
+
+    def test(state: Any) -> Any:
+        outs, _ = _run(eqn.params["cond_jaxpr"], [*cond_consts, *_pairs(state[0], random)])
+        return outs[0].value
+
+    def step(state: Any) -> Any:
+        outs, made = _run(eqn.params["body_jaxpr"], [*body_consts, *_pairs(state[0], random)])
+        return _flat(outs), _arrays(Decisions(*state[1]).plus(made))
+
+    outs, made = lax.while_loop(test, step, (_flat(carry), _arrays(NONE)))
+    return _pairs(outs, random), Decisions(*made)
+
+
+def _scan(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+    in_consts, in_carry = jaxcompat.scan_counts(eqn)
+    random = any(o.random for o in operands)
+    consts, carry, xs = (
+        operands[:in_consts],
+        operands[in_consts : in_consts + in_carry],
+        operands[in_consts + in_carry :],
+    )
+
+    def step(state: Any, x: Any) -> Any:
+        args = [*consts, *_pairs(state[0], random), *_pairs(x, random)]
+        outs, made = _run(eqn.params["jaxpr"], args)
+        return (_flat(outs[:in_carry]), _arrays(Decisions(*state[1]).plus(made))), _flat(outs[in_carry:])
+
+    (carried, made), ys = lax.scan(
+        step,
+        (_flat(carry), _arrays(NONE)),
+        _flat(xs),
+        length=eqn.params["length"],
+        reverse=eqn.params["reverse"],
+    )
+    return [*_pairs(carried, random), *_pairs(ys, random)], Decisions(*made)
+
+
+_BODIES: dict[str, Callable[[Any, Sequence[Pair]], tuple[list[Pair], Decisions]]] = {
+    "cond": _cond,
+    "while": _while,
+    "scan": _scan,
+}
+
+__all__ = ["ERROR_FACTOR", "NEAR", "Decisions", "shadow"]

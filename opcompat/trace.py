@@ -1,0 +1,215 @@
+"""Model -> Trace: an entry point as one flat jaxpr, its interface named by pytree paths."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from opcompat import jaxcompat
+from opcompat.errors import TraceError
+from opcompat.inline import inline
+from opcompat.jaxcompat import Parts
+from opcompat.keys import STRUCTURAL
+from opcompat.model import EntryPoint, Model
+from opcompat.walk import Original, describe, originals
+
+CLOSURE_SIZE = 64
+"""Closed-over arrays with more elements than this are stored as weights, smaller ones as constants."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of the interface.
+
+    `key` names the implementation ("threefry2x32") if it is a PRNG key, typed or raw; `dtype` is then "uint32" and
+    `shape` that of its words.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    key: str = ""
+    typed_key: bool = False
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One entry point.
+
+    `closed` is a closed jaxpr without calls whose inputs are the params' leaves, then the arguments' leaves,
+    every equation marked with its id. `params` name the first inputs, `inputs` the rest. `weights` has the
+    params' values, where they are known. `argument` gives each input leaf's top-level argument.
+    """
+
+    entry_point: str
+    closed: Any
+    params: tuple[Leaf, ...]
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    weights: Mapping[str, Any]
+    originals: Mapping[str, Original]
+    in_tree: Any
+
+
+def trace(model: Model, name: str) -> Trace:
+    """Traces one entry point.
+
+    Raises TraceError, with the user's file and line, if its function fails on the example arguments, if names
+    collide, or if `outputs` does not fit what it returns.
+    """
+    entry = model.entry_points[name]
+    args = (model.params, *entry.args)
+    leaves, in_tree = jax.tree_util.tree_flatten(args)
+    out_parts: list[tuple[str, Any]] = []
+
+    def flat(*xs: Any) -> list[Any]:
+        result = entry.function(*jax.tree_util.tree_unflatten(in_tree, xs))
+        parts = _name_result(name, entry, result)
+        out_parts[:] = [(part_name, jax.tree_util.tree_map(_abstract, part)) for part_name, part in parts]
+        return jax.tree_util.tree_leaves([part for _, part in parts])
+
+    try:
+        closed = jax.make_jaxpr(flat)(*(_abstract(x) for x in leaves))
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(_explain(name, entry, error)) from error
+    params, inputs = _input_leaves(name, model, entry)
+    outputs = tuple(leaf for part_name, part in out_parts for leaf in _leaves(part, part_name))
+    for kind, found in (("inputs", inputs), ("outputs", outputs)):
+        _check_unique(name, kind, found)
+    closed, hoisted = _hoist(inline(closed, mark=True))
+    params = (*hoisted, *params)
+    inputs = _mark_raw_keys(closed, inputs, len(params))
+    weights = dict(zip((p.name for p in params), [*hoisted.values(), *leaves], strict=False))
+    return Trace(name, closed, params, inputs, outputs, weights, originals(closed), in_tree)
+
+
+def path_name(path: Sequence[Any]) -> str:
+    """The dotted name of a pytree path: "obs.vector"."""
+    return str(jax.tree_util.keystr(tuple(path), simple=True, separator="."))
+
+
+def _abstract(leaf: Any) -> Any:
+    """What `jax.make_jaxpr` needs to know of an example argument: shape, dtype and weak type."""
+    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jaxcompat.struct(jax.typeof(leaf))
+
+
+def _leaves(tree: Any, prefix: str) -> tuple[Leaf, ...]:
+    found = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        name = ".".join(part for part in (prefix, path_name(path)) if part)
+        found.append(_leaf(name, leaf if hasattr(leaf, "dtype") else jax.typeof(leaf)))
+    return tuple(found)
+
+
+def _leaf(name: str, aval: Any) -> Leaf:
+    if not jaxcompat.is_key(aval.dtype):
+        return Leaf(name, tuple(aval.shape), np.dtype(aval.dtype).name)
+    implementation = jaxcompat.key_implementation(aval.dtype)
+    words = jaxcompat.key_words(aval.dtype)
+    return Leaf(name, (*aval.shape, *words), "uint32", implementation, typed_key=True)
+
+
+def _input_leaves(name: str, model: Model, entry: EntryPoint) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
+    params = _leaves(model.params, "params")
+    inputs = [
+        leaf
+        for arg, tree in zip(entry.argument_names(), entry.args, strict=True)
+        for leaf in _leaves(tree, arg)
+    ]
+    _check_unique(name, "params", params)
+    return params, tuple(inputs)
+
+
+def _check_unique(entry_point: str, kind: str, leaves: Sequence[Leaf]) -> None:
+    seen: set[str] = set()
+    for leaf in leaves:
+        if leaf.name in seen:
+            raise TraceError(f"{entry_point}: two {kind} are named {leaf.name!r}; rename one of them")
+        seen.add(leaf.name)
+
+
+def _name_result(name: str, entry: EntryPoint, result: Any) -> list[tuple[str, Any]]:
+    """The parts of the function's result with their names, in the order in which JAX flattens them."""
+    is_tuple = isinstance(result, tuple) and not hasattr(result, "_fields")
+    if entry.outputs is not None:
+        parts = result if is_tuple and len(entry.outputs) != 1 else (result,)
+        if len(parts) != len(entry.outputs):
+            raise TraceError(
+                f"{name}: outputs= has {len(entry.outputs)} names {list(entry.outputs)}, "
+                f"the result {len(parts)} parts"
+            )
+        return list(zip(entry.outputs, parts, strict=True))
+    if isinstance(result, dict):
+        return [(str(key), result[key]) for key in sorted(result)]
+    if is_tuple:
+        raise TraceError(
+            f"{name}: the function returns a tuple of {len(result)}; name its parts with outputs=(...)"
+        )
+    if hasattr(result, "_fields"):
+        return list(zip(result._fields, result, strict=True))
+    return [("output", result)]
+
+
+def _mark_raw_keys(closed: Any, inputs: tuple[Leaf, ...], skip: int) -> tuple[Leaf, ...]:
+    """Inputs of raw words that the function wraps into keys are keys, too."""
+    p = jaxcompat.parts(closed)
+    origin = dict(zip(p.invars[skip:], range(len(inputs)), strict=True))
+    wrapped: dict[int, str] = {}
+    for eqn in p.eqns:
+        first = eqn.invars[0] if eqn.invars and not jaxcompat.is_literal(eqn.invars[0]) else None
+        if first not in origin:
+            continue
+        if eqn.primitive.name == "random_wrap":
+            dtype = eqn.outvars[0].aval.dtype
+            wrapped[origin[first]] = jaxcompat.key_implementation(dtype)
+        elif eqn.primitive.name in STRUCTURAL:
+            origin.update((v, origin[first]) for v in eqn.outvars)
+    return tuple(
+        replace(leaf, key=wrapped[i]) if i in wrapped and not leaf.key else leaf
+        for i, leaf in enumerate(inputs)
+    )
+
+
+def _explain(name: str, entry: EntryPoint, error: Exception) -> str:
+    """The first line of an error in the user's function, with its arguments and the user's line."""
+    summary = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    place = jaxcompat.user_line([(f.filename, f.lineno or 0, f.name) for f in reversed(frames)])
+    shapes = {
+        arg: jax.tree_util.tree_map(lambda x: describe(jax.typeof(x) if not hasattr(x, "dtype") else x), tree)
+        for arg, tree in zip(entry.argument_names(), entry.args, strict=True)
+    }
+    return (
+        f"{name}: the function fails on its example arguments: {type(error).__name__}: {summary}\n"
+        f"  at {place}\n  called with {shapes}\n"
+        "  next: check args= of the entry point against what the function expects"
+    )
+
+
+def _hoist(closed: Any) -> tuple[Any, dict[Leaf, Any]]:
+    """Turns large closed-over arrays into leading inputs, named after their content; others stay constants."""
+    p = jaxcompat.parts(closed)
+    hoisted: dict[Leaf, Any] = {}
+    new_invars: list[Any] = []
+    constvars: dict[Any, Any] = {}
+    for var, value in zip(p.constvars, p.consts, strict=True):
+        if np.size(value) <= CLOSURE_SIZE or jaxcompat.is_key(var.aval.dtype):
+            constvars[var] = value
+            continue
+        array = np.asarray(value)
+        digest = hashlib.sha256(array.tobytes()).hexdigest()[:12]
+        leaf = _leaf(f"closure.{digest}", var.aval)
+        if leaf in hoisted:
+            leaf = Leaf(f"{leaf.name}.{len(hoisted)}", leaf.shape, leaf.dtype)
+        hoisted[leaf] = value
+        new_invars.append(var)
+    changed = Parts(tuple(constvars), tuple(constvars.values()), (*new_invars, *p.invars), p.outvars, p.eqns)
+    return jaxcompat.build(closed, changed), hoisted

@@ -1,0 +1,389 @@
+"""Artifact against reference: every step from JAX's state, the free closed loop, the keys, the boundaries.
+
+# Recording: Rollout, Recorder
+# Comparing: Comparison
+# Checks: step, closed loop, key, boundary
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from opcompat.contract import Contract
+from opcompat.model import Model
+from opcompat.reference import Arrays, Precision, Reference, is_float
+from opcompat.report import Check, OutputCheck
+from opcompat.runtime.session import Engine, Session
+from opcompat.sampler import boundary, keys, sample
+from opcompat.shadow import ERROR_FACTOR
+from opcompat.trace import Leaf, Trace
+
+DEFAULT_TOLERANCE = 1e-5
+DRAWS_PER_MISMATCH = 100_000
+"""One mismatched draw is allowed for each so many, rounded up, and only where JAX itself is near a tie."""
+
+KEY_STEPS = 8
+OTHER_KEYS = 1_000_003
+"""At how many steps another key is tried, and how far its seed is from the rollout's."""
+
+PRECISION_STEPS = 32
+"""At how many steps of a rollout the reference's own rounding error is measured."""
+
+Progress = Callable[[str], None]
+
+# Recording
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """JAX's run of one entry point with one seed. Where state is fed back, inputs[t + 1] holds outputs[t]."""
+
+    seed: int
+    inputs: Sequence[Arrays]
+    outputs: Sequence[Arrays]
+
+
+class Recorder:
+    """JAX's side of verification: rollouts, rounding errors and near ties, computed once for all artifacts."""
+
+    def __init__(self, model: Model, traces: Mapping[str, Trace], contracts: Mapping[str, Contract]) -> None:
+        self.model, self.traces, self.contracts = model, traces, contracts
+        self.references = {name: Reference(model, trace) for name, trace in traces.items()}
+        self._precision: dict[tuple[str, int, int], Precision] = {}
+
+    def first_state(self, name: str, run: Mapping[str, Callable[[Arrays], Arrays]], seed: int) -> Arrays:
+        """The first values of the inputs that are fed back, from the entry points in `run` (JAX's or an artifact's)."""
+        state: dict[str, np.ndarray] = {}
+        made: dict[str, Arrays] = {}
+        for leaf, start in self.contracts[name].starts.items():
+            if start.array is not None:
+                state[leaf] = start.array
+                continue
+            source = start.entry_point
+            if source not in made:
+                entry, trace = self.model.entry_points[source], self.traces[source]
+                made[source] = run[source](sample(entry, trace, seed, 0))
+            state[leaf] = made[source][start.output]
+        return state
+
+    def rollout(self, name: str, seed: int, steps: int, ulp: bool = False) -> Rollout:
+        """`steps` steps under JAX. With `ulp`, every float of the first state is moved by one ulp."""
+        run = {n: r.step for n, r in self.references.items()}
+        state = self.first_state(name, run, seed)
+        if ulp:
+            state = {k: _next_float(v) for k, v in state.items()}
+        return self.loop(name, seed, steps, self.references[name].step, state)
+
+    def loop(
+        self, name: str, seed: int, steps: int, step: Callable[[Arrays], Arrays], state: Arrays
+    ) -> Rollout:
+        """`steps` steps of any implementation that feeds itself from `state` on."""
+        entry, trace, feedback = (
+            self.model.entry_points[name],
+            self.traces[name],
+            self.contracts[name].feedback,
+        )
+        inputs, outputs = [], []
+        for index in range(steps):
+            given = {**sample(entry, trace, seed, index), **state}
+            result = step(given)
+            inputs.append(given)
+            outputs.append(result)
+            state = {into: result[out] for out, into in feedback.items()}
+        return Rollout(seed, inputs, outputs)
+
+    def precision(self, name: str, rollout: Rollout, step: int) -> Precision:
+        key = (name, rollout.seed, step)
+        if key not in self._precision:
+            self._precision[key] = self.references[name].precision(rollout.inputs[step])
+        return self._precision[key]
+
+    def tolerances(self, name: str, rollouts: Sequence[Rollout]) -> dict[str, Tolerance]:
+        """What each output may differ by: the user's tolerance, or eight times the reference's own error."""
+        measured = [
+            self.precision(name, rollout, step)
+            for rollout in rollouts
+            for step in _spread(len(rollout.inputs), max(1, PRECISION_STEPS // len(rollouts)))
+        ]
+        return {leaf.name: self.tolerance(name, leaf, measured) for leaf in self.traces[name].outputs}
+
+    def tolerance(self, name: str, leaf: Leaf, measured: Sequence[Precision]) -> Tolerance:
+        if not is_float(leaf):
+            return Tolerance(0.0, None)
+        own = max((p.errors[leaf.name] for p in measured), default=0.0)
+        return Tolerance(max(self.user_tolerance(name, leaf), ERROR_FACTOR * own), own)
+
+    def user_tolerance(self, name: str, leaf: Leaf) -> float:
+        given = self.model.entry_points[name].tolerance
+        if isinstance(given, Mapping):
+            head = leaf.name.partition(".")[0]
+            return float(given.get(leaf.name, given.get(head, DEFAULT_TOLERANCE)))
+        return DEFAULT_TOLERANCE if given is None else float(given)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The largest absolute error allowed, and the reference's own (None for integers and bools)."""
+
+    allowed: float
+    reference_error: float | None
+
+
+def _next_float(array: np.ndarray) -> np.ndarray:
+    return np.nextafter(array, np.inf, dtype=array.dtype) if array.dtype.kind == "f" else array
+
+
+def _spread(count: int, wanted: int) -> list[int]:
+    """Up to `wanted` of range(count), evenly spread, the first included."""
+    return sorted({int(i) for i in np.linspace(0, count - 1, min(count, wanted))}) if count else []
+
+
+# Comparing
+
+
+def error(got: np.ndarray, want: np.ndarray) -> float:
+    """The largest absolute difference of floats (NaN equals NaN, an infinity itself); else how many differ."""
+    if got.shape != want.shape:
+        return math.inf
+    if want.dtype.kind != "f" and want.dtype.name != "bfloat16":
+        return float(np.sum(got != want))
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, np.abs(a - b))
+    return float(np.max(np.where(np.isnan(difference), np.inf, difference), initial=0.0))
+
+
+@dataclass
+class Comparison:
+    """Collects the errors of one check, step by step."""
+
+    trace: Trace
+    tolerances: Mapping[str, Tolerance]
+    worst: dict[str, tuple[float, int]] = field(default_factory=dict)
+    steps: int = 0
+    mismatched: int = 0
+
+    def add(self, got: Arrays, want: Arrays, near_tie: Callable[[], bool]) -> bool:
+        """Compares one step; True if it agrees. A step that differs where JAX is near a tie is set apart."""
+        errors = {leaf.name: error(got[leaf.name], want[leaf.name]) for leaf in self.trace.outputs}
+        self.steps += 1
+        agrees = all(e <= self.tolerances[name].allowed for name, e in errors.items())
+        if not agrees and near_tie():
+            self.mismatched += 1
+            return False
+        for name, value in errors.items():
+            if name not in self.worst or value > self.worst[name][0]:
+                self.worst[name] = (value, self.steps - 1)
+        return agrees
+
+    def include(self, other: Comparison) -> None:
+        """Takes over what another comparison of the same outputs found."""
+        for name, (value, step) in other.worst.items():
+            if name not in self.worst or value > self.worst[name][0]:
+                self.worst[name] = (value, self.steps + step)
+        self.steps += other.steps
+        self.mismatched += other.mismatched
+
+    def outputs(self) -> tuple[OutputCheck, ...]:
+        return tuple(
+            OutputCheck(
+                name=leaf.name,
+                dtype=leaf.dtype,
+                error=self.worst.get(leaf.name, (0.0, 0))[0],
+                tolerance=self.tolerances[leaf.name].allowed,
+                reference_error=self.tolerances[leaf.name].reference_error,
+                worst_step=self.worst.get(leaf.name, (0.0, 0))[1],
+                passed=self.worst.get(leaf.name, (0.0, 0))[0] <= self.tolerances[leaf.name].allowed,
+            )
+            for leaf in self.trace.outputs
+        )
+
+    def passed(self, draws: int) -> bool:
+        within = self.mismatched <= math.ceil(draws / DRAWS_PER_MISMATCH)
+        return within and all(o.passed for o in self.outputs())
+
+
+# Checks
+
+
+@dataclass
+class Verifier:
+    """Runs all checks of one artifact (an engine: one format of a bundle in its runtime)."""
+
+    recorder: Recorder
+    engine: Engine
+    format: str
+    steps: int
+    seeds: int
+    progress: Progress = lambda _: None
+
+    @cached_property
+    def sessions(self) -> Mapping[str, Session]:
+        return {name: self.engine.session(name) for name in self.recorder.traces}
+
+    def run(self) -> tuple[Check, ...]:
+        found: list[Check] = []
+        for name in self.recorder.traces:
+            self.progress(f"verify {name} in {self.engine.runtime}")
+            rollouts = [self.recorder.rollout(name, seed, self.steps) for seed in range(self.seeds)]
+            tolerances = self.recorder.tolerances(name, rollouts)
+            found.append(self.step_check(name, rollouts, tolerances))
+            if self.recorder.contracts[name].feedback:
+                found.append(self.loop_check(name, rollouts, tolerances))
+            if any(leaf.key for leaf in self.recorder.traces[name].inputs):
+                found.append(self.key_check(name, rollouts[0], tolerances))
+            if self.recorder.traces[name].inputs:
+                found.append(self.boundary_check(name, rollouts[0]))
+        return tuple(found)
+
+    def step_check(
+        self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]
+    ) -> Check:
+        """Every step of JAX's rollouts, each from JAX's own state."""
+        comparison = Comparison(self.recorder.traces[name], tolerances)
+        for rollout in rollouts:
+            for step, (given, want) in enumerate(zip(rollout.inputs, rollout.outputs, strict=True)):
+                got = self.sessions[name](given)
+                comparison.add(got, want, lambda r=rollout, s=step: self.near_tie(name, r, s))  # type: ignore[misc]
+        return self.check(name, "step", comparison, self.draws(name, rollouts))
+
+    def loop_check(
+        self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]
+    ) -> Check:
+        """The artifact feeds itself; after a mismatched draw it goes on from JAX's state."""
+        trace, feedback = self.recorder.traces[name], self.recorder.contracts[name].feedback
+        comparison = Comparison(trace, tolerances)
+        for rollout in rollouts:
+            state = self.recorder.first_state(name, self.sessions, rollout.seed)
+            for step, (given, want) in enumerate(zip(rollout.inputs, rollout.outputs, strict=True)):
+                got = self.sessions[name]({**given, **state})
+                before = comparison.mismatched
+                comparison.add(got, want, lambda r=rollout, s=step: self.near_tie(name, r, s))  # type: ignore[misc]
+                source = got if comparison.mismatched == before else want
+                state = {into: source[out] for out, into in feedback.items()}
+        sensitivity = self.sensitivity(name, rollouts)
+        limits = [t.allowed for t in tolerances.values() if t.reference_error is not None]
+        binding = sensitivity <= min(limits, default=0.0)
+        note = "" if binding else _parting(comparison, sensitivity)
+        draws = self.draws(name, rollouts)
+        return self.check(
+            name, "closed-loop", comparison, draws, binding=binding, sensitivity=sensitivity, note=note
+        )
+
+    def sensitivity(self, name: str, rollouts: Sequence[Rollout]) -> float:
+        """The largest change of any float output of JAX's own loop after a 1-ulp change of its first state."""
+        worst = 0.0
+        floats = [leaf.name for leaf in self.recorder.traces[name].outputs if is_float(leaf)]
+        for rollout in rollouts:
+            moved = self.recorder.rollout(name, rollout.seed, len(rollout.inputs), ulp=True)
+            for got, want in zip(moved.outputs, rollout.outputs, strict=True):
+                worst = max(worst, *(error(got[n], want[n]) for n in floats), 0.0)
+        return worst
+
+    def key_check(self, name: str, rollout: Rollout, tolerances: Mapping[str, Tolerance]) -> Check:
+        """The same key repeats the result, bit for bit, and another key changes what it changes in JAX."""
+        trace, reference, session = (
+            self.recorder.traces[name],
+            self.recorder.references[name],
+            self.sessions[name],
+        )
+        comparison = Comparison(trace, tolerances)
+        wrong, reaches = [], False
+        for step in _spread(len(rollout.inputs), KEY_STEPS):
+            given = rollout.inputs[step]
+            first, again = session(given), session(given)
+            if any(first[n].tobytes() != again[n].tobytes() for n in first):
+                wrong.append(f"step {step}: the same inputs give another result")
+            other = {**given, **keys(trace, rollout.seed + OTHER_KEYS, step)}
+            want, got = reference.step(other), session(other)
+            comparison.add(got, want, _near_tie(reference, other))
+            changed = _differs(want, rollout.outputs[step], tolerances)
+            reaches |= changed
+            if changed and not _differs(got, first, tolerances):
+                wrong.append(f"step {step}: another key changes nothing, but in JAX it does")
+        note = "; ".join(wrong) or ("" if reaches else "the key does not reach an output, in JAX either")
+        check = self.check(name, "key", comparison, len(comparison.worst), note=note)
+        return replace(check, passed=check.passed and not wrong)
+
+    def boundary_check(self, name: str, rollout: Rollout) -> Check:
+        """Single steps with zeros, infinities, NaN and the limits of integers in the inputs.
+
+        Each step has tolerances of its own: the reference's error depends on the values.
+        """
+        recorder, trace = self.recorder, self.recorder.traces[name]
+        reference = recorder.references[name]
+        fed_back = frozenset(recorder.contracts[name].feedback.values())
+        comparison, wrong = Comparison(trace, {}), []
+        allowed = dict.fromkeys((leaf.name for leaf in trace.outputs), Tolerance(0.0, None))
+        for what, given in boundary(trace, fed_back, rollout.inputs[0]):
+            precision = reference.precision(given)
+            tolerances = {x.name: self.recorder.tolerance(name, x, [precision]) for x in trace.outputs}
+            one = Comparison(trace, tolerances)
+            near = precision.near_ties > 0
+            agrees = one.add(self.sessions[name](given), reference.step(given), lambda near=near: near)  # type: ignore[misc]
+            if not agrees and not one.mismatched:
+                wrong.append(what)
+            comparison.include(one)
+            allowed = {n: max(a, tolerances[n], key=lambda t: t.allowed) for n, a in allowed.items()}
+        comparison.tolerances = allowed
+        check = self.check(name, "boundary", comparison, comparison.steps, note=", ".join(wrong))
+        return replace(check, passed=not wrong)
+
+    def near_tie(self, name: str, rollout: Rollout, step: int) -> bool:
+        return self.recorder.precision(name, rollout, step).near_ties > 0
+
+    def draws(self, name: str, rollouts: Sequence[Rollout]) -> int:
+        """How many decisions the rollouts hold (the same number at each step, or the first step's)."""
+        per_step = self.recorder.precision(name, rollouts[0], 0).decisions if rollouts[0].inputs else 0
+        return per_step * sum(len(r.inputs) for r in rollouts)
+
+    def check(
+        self,
+        name: str,
+        kind: str,
+        comparison: Comparison,
+        draws: int,
+        *,
+        binding: bool = True,
+        sensitivity: float | None = None,
+        note: str = "",
+    ) -> Check:
+        return Check(
+            format=self.format,
+            runtime=f"{self.engine.runtime} {self.engine.version}",
+            entry_point=name,
+            kind=kind,
+            steps=self.steps if kind in ("step", "closed-loop") else comparison.steps,
+            seeds=self.seeds if kind in ("step", "closed-loop") else 1,
+            passed=comparison.passed(draws),
+            binding=binding,
+            outputs=comparison.outputs(),
+            draws=draws if kind in ("step", "closed-loop") else 0,
+            mismatched=comparison.mismatched,
+            sensitivity=sensitivity,
+            note=note,
+        )
+
+
+def _near_tie(reference: Reference, inputs: Arrays) -> Callable[[], bool]:
+    return lambda: reference.precision(inputs).near_ties > 0
+
+
+def _differs(a: Arrays, b: Arrays, tolerances: Mapping[str, Tolerance]) -> bool:
+    return any(error(a[n], b[n]) > t.allowed for n, t in tolerances.items())
+
+
+def _parting(comparison: Comparison, sensitivity: float) -> str:
+    steps = [
+        step
+        for name, (value, step) in comparison.worst.items()
+        if value > comparison.tolerances[name].allowed
+    ]
+    parted = f"; parted at step {min(steps)}" if steps else ""
+    return f"chaotic: JAX's own loop moves by {sensitivity:.2g} after a 1-ulp change{parted}"

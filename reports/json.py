@@ -1,0 +1,29 @@
+"""JSON for machines, by the schema in `opcompat/schema/report.json`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from opcompat.report import Report
+
+
+def render(report: Report, *, color: bool = False, width: int | None = None) -> str:
+    """The report as JSON, keys in declaration order.
+
+    JSON has no number for them, so floats that are not finite become the strings "NaN", "Infinity" and
+    "-Infinity", as in the JSON mapping of Protocol Buffers. Only ASCII comes out: nothing in a name can
+    reach a terminal as a control character. `color` and `width` have no effect.
+    """
+    return json.dumps(_finite(report.to_json()), indent=2, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

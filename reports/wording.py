@@ -1,0 +1,157 @@
+"""The words and numbers that every renderer shows the same way."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable
+
+from opcompat.report import VERDICTS, Check, Finding, OutputCheck, Report, TargetReport
+
+_UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_ORDER = {"unsupported": 0, "unknown": 1, "rewritten": 2, "folded": 3, "native": 4}
+
+
+def printable(text: object) -> str:
+    """One line of text in which control, direction and surrogate characters are visible as escapes."""
+    plain = str(text)
+    if plain.isascii() and plain.isprintable():
+        return plain
+    return "".join(ascii(c)[1:-1] if unicodedata.category(c) in _UNSAFE else c for c in plain)
+
+
+def plural(count: int, noun: str) -> str:
+    """'1 file', '2,000 files'."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes in decimal units: '812 B', '40.4 MB'."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def number(value: float) -> str:
+    """A small quantity: '0', '3.1e-06', 'nan', 'inf'."""
+    return f"{value:.1e}" if math.isfinite(value) and value else f"{value:g}"
+
+
+def counts(target: TargetReport) -> str:
+    """'1,234 equations: 1,000 native, ...'; unknown ones only where there are any."""
+    total = sum(target.counts.values())
+    shown = [v for v in VERDICTS if v != "unknown" or target.counts.get(v)]
+    return f"{plural(total, 'equation')}: " + ", ".join(f"{target.counts.get(v, 0):,} {v}" for v in shown)
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Unsupported first, then unknown, then rewritten, otherwise as they came."""
+    return sorted(findings, key=lambda finding: _ORDER[finding.verdict])
+
+
+def label(finding: Finding) -> str:
+    """The rules that helped, or the verdict."""
+    helped = finding.verdict == "rewritten" and finding.rules
+    return printable(" ".join(finding.rules) if helped else finding.verdict)
+
+
+def equation(finding: Finding) -> str:
+    return printable(f"{finding.primitive}  {finding.operands}".rstrip())
+
+
+def place(finding: Finding) -> str:
+    """'file.py:12', which terminals and editors can open."""
+    return printable(f"{finding.file}:{finding.line}") if finding.file else "(unknown place)"
+
+
+def reasons(finding: Finding) -> list[str]:
+    """Why it cannot run, how that is known, and which rules looked and declined."""
+    evidence = f" [{finding.evidence}]" if finding.evidence else ""
+    lines = [f"{finding.reason}{evidence}"] if finding.reason else []
+    return [printable(line) for line in (*lines, *(f"declined: {reason}" for reason in finding.declined))]
+
+
+def measured(output: OutputCheck) -> str:
+    """'3.1e-06 of 1.2e-05' for floats, '0 differ' for integers and bools."""
+    if not output.dtype.startswith(("float", "bfloat", "complex")):
+        return f"{int(output.error):,} differ" if math.isfinite(output.error) else f"{output.error} differ"
+    return f"{number(output.error)} of {number(output.tolerance)}"
+
+
+def worst(check: Check) -> OutputCheck | None:
+    """The output that came closest to its tolerance, or furthest beyond."""
+    return max(check.outputs, key=_badness, default=None)
+
+
+def draws(check: Check) -> str:
+    """'32,000', with those that differ within the margin, or nothing if none were compared."""
+    if not check.draws:
+        return ""
+    return f"{check.draws:,}" + (f", {check.mismatched:,} differ" if check.mismatched else "")
+
+
+def result(check: Check) -> str:
+    """'passed', 'FAILED', or 'differs' where a difference is only reported."""
+    return "passed" if check.passed else "FAILED" if check.binding else "differs"
+
+
+def remarks(check: Check) -> list[str]:
+    """What the row of a check has no room for: each output that failed, notes, sensitivity."""
+    head = f"{check.entry_point} {check.kind}"
+    lines = [
+        f"{head}: {o.name} ({o.dtype}) {measured(o)}, worst at step {o.worst_step:,}"
+        for o in check.outputs
+        if not o.passed
+    ]
+    if check.note:
+        lines.append(f"{head}: {check.note}")
+    if check.sensitivity is not None and not check.binding:
+        lines.append(f"{head}: 1 ulp of state changes JAX's own outputs by {number(check.sensitivity)}")
+    return [printable(line) for line in lines]
+
+
+def shown_findings(report: Report, target: TargetReport) -> list[Finding]:
+    """All of them for a scan; what stands in the way for any other command."""
+    stuck = ("unsupported", "unknown")
+    return [f for f in ordered(target.findings) if report.command == "scan" or f.verdict in stuck]
+
+
+def verdict(report: Report) -> str:
+    """The one sentence that the run comes to."""
+    bad = [t for t in report.targets if not t.ok]
+    if bad:
+        parts = [f"{printable(t.target)} ({plural(_stuck(t), 'equation')})" for t in bad]
+        return f"Not supported after rewriting: {', '.join(parts)}."
+    if report.checks:
+        return _verdict_of_checks(report)
+    if report.command == "scan" and report.targets:
+        names = " and ".join(printable(t.target) for t in report.targets)
+        how = " after rewriting" if any(t.counts.get("rewritten") for t in report.targets) else ""
+        return f"Runs on {names}{how}: nothing stays unsupported."
+    return "Nothing was checked."
+
+
+def _verdict_of_checks(report: Report) -> str:
+    failed = sum(not c.passed and c.binding for c in report.checks)
+    loose = sum(not c.passed and not c.binding for c in report.checks)
+    total = plural(len(report.checks), "check")
+    if failed:
+        return f"{failed:,} of {total} FAILED: the artifacts do not act like the reference."
+    if loose:
+        good = len(report.checks) - loose
+        return f"{good:,} of {total} passed; {loose:,} differ where that is only reported."
+    return f"{'All ' if len(report.checks) > 1 else ''}{total} passed: the artifacts act like the reference."
+
+
+def _stuck(target: TargetReport) -> int:
+    return target.counts.get("unsupported", 0) + target.counts.get("unknown", 0)
+
+
+def _badness(output: OutputCheck) -> tuple[bool, float, float]:
+    if math.isnan(output.error):
+        return (not output.passed, math.inf, math.inf)
+    ratio = output.error / output.tolerance if output.tolerance else math.inf if output.error else 0.0
+    return (not output.passed, ratio, output.error)

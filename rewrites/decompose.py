@@ -1,0 +1,60 @@
+"""Primitives that no table knows, by JAX's own decomposition.
+
+Before: any primitive that the target lacks and no other rule helps, such as `erf_inv`, `lgamma`, `digamma`,
+`random_gamma`, `nextafter`, `cumlogsumexp`.
+
+After: what JAX itself lowers it to, read back from StableHLO as JAX operations: sums, products, selects, loops.
+
+Why: JAX can lower every primitive to a small, versioned set of operations by its own formulas, so new primitives
+work without a table entry. What stays opaque (LAPACK calls for eigenvalues and factorizations) is declined with
+the name of the call.
+
+Exactness: the same formulas in the same order; elementary functions within them are the runtime's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from opcompat.jaxcompat import shape_dtype
+from opcompat.rule import Declined, Exactness, Example, Replacement, Rule, Site
+from opcompat.stablehlo import Undecomposable, decompose
+
+
+def apply(site: Site) -> Replacement | Declined:
+    primitive, params = site.eqn.primitive, site.eqn.params
+
+    def bind(*xs: Any) -> Any:
+        return primitive.bind(*xs, **params)
+
+    avals = [shape_dtype(v.aval.shape, v.aval.dtype) for v in site.operands]
+    try:
+        function = decompose(bind, *avals)
+    except Undecomposable as error:
+        return Declined(str(error))
+    return site.replace(lambda *xs: tuple(function(*xs)))
+
+
+_X = np.linspace(-0.999, 0.999, 501, dtype=np.float32)
+
+RULE = Rule(
+    id="OC590",
+    stage="decompose",
+    primitives=frozenset(),
+    apply=apply,
+    exactness=Exactness("ulp", 16, absolute=1e-6),
+    page=__doc__,
+    module=__name__,
+    examples=(
+        Example("erf_inv", lax.erf_inv, (_X,)),
+        Example("lgamma", lax.lgamma, (np.abs(_X) * np.float32(5) + np.float32(0.1),)),
+    ),
+    declines=(
+        Example("sin", lax.sin, (_X,)),
+        Example("eigh", lambda x: jax.lax.linalg.eigh(x, symmetrize_input=False)[1], (np.eye(3, dtype=np.float32),)),
+    ),
+)
