@@ -30,10 +30,10 @@ class _Lowerer:
         builder = self.builder(graph)
         env: dict[Any, Tensor] = dict(zip(p.invars, inputs, strict=True))
         for var, value in zip(p.constvars, p.consts, strict=True):
-            env[var] = self.constant(builder, value)
+            env[var] = self.constant(builder, value, var.aval.dtype)
 
         def read(atom: Any) -> Tensor:
-            return self.constant(builder, atom.val) if jaxcompat.is_literal(atom) else env[atom]
+            return self.constant(builder, atom.val, atom.aval.dtype) if jaxcompat.is_literal(atom) else env[atom]
 
         for eqn in p.eqns:
             mark = provenance(eqn)
@@ -52,8 +52,9 @@ class _Lowerer:
         builder = self.backend.builder(graph, body)
         return builder
 
-    def constant(self, builder: Builder, value: Any) -> Tensor:
-        array = np.asarray(value)
+    def constant(self, builder: Builder, value: Any, dtype: Any) -> Tensor:
+        # A literal may hold a Python number: only its aval knows the dtype.
+        array = np.asarray(value, dtype)
         storage = self.backend.storage(array.dtype.name)
         return builder.const(array if storage == array.dtype.name else array.view(storage))
 
@@ -113,7 +114,7 @@ def lower_equation(eqn: Any, backend: Backend) -> Graph:
     builder = lowerer.builder(graph)
     builder.source, builder.rules = provenance(eqn)
     operands = [
-        lowerer.constant(builder, v.val)
+        lowerer.constant(builder, v.val, v.aval.dtype)
         if jaxcompat.is_literal(v)
         else Tensor(tuple(v.aval.shape), backend.storage(v.aval.dtype.name))
         for v in eqn.invars

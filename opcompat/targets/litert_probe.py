@@ -80,7 +80,8 @@ def _dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(name)
 
 
@@ -93,7 +94,7 @@ def _values(rank: int, dtype: str, start: int = 1) -> np.ndarray:
     size = int(np.prod(_shape(rank), dtype=int))
     counts = start + np.arange(size) % 7
     values = counts % 2 == 0 if dtype == "bool" else counts / 2 if dtype in FLOATS else counts
-    return values.astype(_dtype(dtype)).reshape(_shape(rank))
+    return np.asarray(values).astype(_dtype(dtype)).reshape(_shape(rank))
 
 
 def _with_infinity(x: np.ndarray) -> np.ndarray:
@@ -202,9 +203,9 @@ def _elementwise(dtype: str, rank: int) -> Iterator[Case]:
     kinds = [("same", x, y)]
     if rank:
         kinds.append(("broadcast", x[:1], y[..., :1]))
-    for op, function in UNARY.items():
+    for op, single in UNARY.items():
         if _fits(op, dtype):
-            result = _computed(function, x).astype(x.dtype)
+            result = _computed(single, x).astype(x.dtype)
             yield Case(op, "same", rank, ((x, False),), (result,), {}, _tolerance(op, dtype))
     for kind, a, c in kinds:
         for op, function in (BINARY | COMPARE).items():
@@ -333,7 +334,7 @@ def _products(dtype: str, rank: int) -> Iterator[Case]:
 
 def _softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x.astype(np.float64))
-    return (e / e.sum(-1, keepdims=True)).astype(x.dtype)
+    return np.asarray(e / e.sum(-1, keepdims=True)).astype(x.dtype)
 
 
 def _convolutions(dtype: str) -> Iterator[Case]:

@@ -589,6 +589,38 @@ def test_infinity_survives_in_bodies() -> None:
     check(fn, np.array([3e38, -3e38, INF, NAN], np.float32))
 
 
+def test_bodies_without_elements_captures_or_arithmetic() -> None:
+    nothing = np.zeros((0, 3), np.float32)
+
+    def fn(x: Any, empty: Any, flag: Any) -> Any:
+        state = lax.while_loop(lambda s: s[2], lambda s: (s[0], s[1], jnp.zeros((), bool)), (x, empty, flag))
+        row = np.zeros((0,), np.float32)
+        carry, ys = lax.scan(lambda c, r: (c, (row, c[0], r)), x, np.zeros((4, 0), np.float32))
+        chosen = lax.cond(flag, lambda: (np.float32(3), empty), lambda: (np.float32(4), empty))
+        return state, carry, ys, chosen
+
+    for flag in BOOL:
+        check(fn, np.ones(2, np.float32), nothing, flag)
+
+
+def test_nested_scan_with_weights_inside() -> None:
+    rng = np.random.default_rng(0)
+    w, v = (rng.uniform(-0.5, 0.5, size=(4, 4)).astype(np.float32) for _ in "wv")
+
+    def fn(h: Any, xs: Any) -> Any:
+        def inner(c: Any, x: Any) -> Any:
+            c = jnp.tanh(lax.dot(c, w) + x)
+            return c, lax.reduce_sum(c, (0,))
+
+        def outer(c: Any, x: Any) -> Any:
+            c, y = lax.scan(inner, lax.dot(c, v), xs)
+            return c + x, y
+
+        return lax.scan(outer, h, xs)
+
+    check(fn, np.ones(4, np.float32), rng.normal(size=(3, 4)).astype(np.float32), rtol=2e-5)
+
+
 # --- files ---------------------------------------------------------------------------------------------
 
 

@@ -180,7 +180,10 @@ def top_k(b: OnnxBuilder, eqn: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sort(b: OnnxBuilder, eqn: Any, *xs: Tensor) -> tuple[Tensor, ...]:
-    """Stable ascending sort of all operands by the first; zeros are equal, NaN comes last."""
+    """Ascending sort of all operands by the first; zeros are equal, NaN comes last.
+
+    Always stable, which a sort that asks for no stability allows (JAX's own order of ties differs then).
+    """
     if int(eqn.params["num_keys"]) != 1:
         raise Unsupported("sort by more than one key")
     axis = int(eqn.params["dimension"])

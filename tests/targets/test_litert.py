@@ -1,0 +1,110 @@
+"""The LiteRT target: what its table says, how it is read, and that it still matches the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from opcompat.lowering.graph import Node, Tensor
+from opcompat.targets import litert
+from opcompat.targets.litert_probe import Sandbox, cases, dump, probe, read_ranks, table, write_ranks
+
+TARGET = litert.target()
+
+
+def node(
+    op: str, inputs: Sequence[tuple[tuple[int, ...], str]], *outputs: tuple[tuple[int, ...], str]
+) -> Node:
+    return Node(op, tuple(Tensor(*i) for i in inputs), tuple(Tensor(*o) for o in outputs))
+
+
+def pair(op: str, dtype: str, rank: int, result: str = "") -> Node:
+    shape = (2,) * rank
+    return node(op, [(shape, dtype)] * 2, (shape, result or dtype))
+
+
+VERDICTS = [
+    (pair("ADD", "float32", 2), "yes"),
+    (pair("ADD", "float32", 8), "no"),  # runs, but turns inf into 3.4e38
+    (pair("ADD", "uint32", 2), "no"),
+    (pair("LESS", "int32", 3, "bool"), "yes"),
+    (pair("LESS", "uint32", 3, "bool"), "no"),
+    (pair("BITWISE_XOR", "int32", 4), "yes"),
+    (pair("ADD", "int32", 30), "unknown"),
+    (pair("ADD", "float4", 2), "unknown"),
+    (pair("NONSENSE", "float32", 2), "unknown"),
+    (node("EXP", [((1,) * 6 + (5,), "float32")], ((1,) * 6 + (5,), "float32")), "yes"),
+    (node("ADD", [((3, 4), "float32"), ((), "float32")], ((3, 4), "float32")), "yes"),
+    (node("CONCATENATION", [((2,), "bool")] * 5, ((10,), "bool")), "yes"),
+    (node("CAST", [((2,), "bool")], ((2,), "float32")), "yes"),
+    (node("WHILE", [((), "int32"), ((4,), "float32")], ((), "int32"), ((4,), "float32")), "yes"),
+    (node("IF", [((), "bool"), ((4,), "uint32")], ((4,), "uint32")), "yes"),
+    (node("IF", [((), "bool"), ((4,), "string")], ((4,), "string")), "unknown"),
+    (Node("?", (), (), problem="no lowering"), "no"),
+]
+
+
+@pytest.mark.parametrize(("subject", "status"), VERDICTS, ids=lambda v: v.op if isinstance(v, Node) else v)
+def test_verdict(subject: Node, status: str) -> None:
+    support = TARGET.check(subject)
+    assert support.status == status
+    assert bool(support.reason) == (status != "yes")
+
+
+def test_target_describes_itself() -> None:
+    assert (TARGET.name, TARGET.runtime) == ("litert", "ai-edge-litert")
+    assert TARGET.version[0].isdigit()
+    assert TARGET.backend.name == "tflite"
+
+
+@pytest.fixture
+def _another_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    litert._aside.cache_clear()
+    monkeypatch.setattr(litert, "_installed", lambda: "99.0")
+    yield
+    litert._aside.cache_clear()
+
+
+@pytest.mark.usefixtures("_another_version")
+def test_says_which_version_was_probed() -> None:
+    for subject in (pair("ADD", "uint32", 2), pair("ADD", "float32", 2)):
+        assert "99.0 is installed" in TARGET.check(subject).reason
+
+
+@pytest.mark.parametrize("ranks", [[], [0], [0, 1, 2], [0, 2, 3, 7]])
+def test_ranks_survive_writing(ranks: list[int]) -> None:
+    assert read_ranks(write_ranks(ranks)) == ranks
+
+
+def test_table_still_matches_the_runtime() -> None:
+    ops = {"ADD", "SELECT_V2", "GATHER", "WHILE", "BATCH_MATMUL", "EXP"}
+    asked = [c for c in cases(["float32", "uint32"], [2, 7]) if c.op in ops]
+    found = probe(asked)
+    for case in asked:
+        subject = case.node[0]
+        ranks = next(iter(s[case.kind] for k, s in found[case.op].items() if k == _signature(subject)))
+        assert (TARGET.check(subject).status == "yes") == (ranks[case.rank] == ""), (case.op, case.rank)
+    assert dump(table(found, "1.0")) == dump(table(found, "1.0"))
+
+
+def _signature(subject: Node) -> str:
+    from opcompat.targets.litert_probe import signature
+
+    return signature(subject)
+
+
+def test_a_crash_is_an_answer() -> None:
+    (crashing,) = [c for c in cases(["int32"], [9]) if (c.op, c.kind) == ("ADD", "broadcast")]
+    (fine,) = [c for c in cases(["int32"], [2]) if (c.op, c.kind) == ("ADD", "broadcast")]
+    sandbox = Sandbox()
+    assert sandbox.ask(crashing) == "crashes the process"
+    assert sandbox.ask(fine) == ""
+    sandbox.close()
+
+
+def test_a_wrong_result_is_an_answer() -> None:
+    (case,) = [c for c in cases(["int32"], [1]) if (c.op, c.kind) == ("ADD", "same")]
+    wrong = type(case)(case.op, case.kind, case.rank, case.inputs, (np.zeros(2, np.int32),))
+    assert probe([wrong])["ADD"]["int32 int32 -> int32"]["same"][1].startswith("wrong: ")
