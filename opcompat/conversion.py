@@ -152,14 +152,14 @@ def base_report(command: str, model: Model, traces: Mapping[str, Trace], source:
     """What every report starts with."""
     import jax
 
-    leaves = jax.tree_util.tree_leaves(model.params)
+    avals = [jaxcompat.aval_of(x) for x in jax.tree_util.tree_leaves(model.params)]
     return Report(
         command=command,
         model=model.name,
         source=source,
         entry_points=tuple(traces),
-        parameters=sum(int(np.prod(np.shape(x))) for x in leaves),
-        parameter_bytes=sum(int(np.prod(np.shape(x))) * x.dtype.itemsize for x in leaves),
+        parameters=sum(a.size for a in avals),
+        parameter_bytes=sum(a.size * a.dtype.itemsize for a in avals),
         versions=versions(),
         config=jaxcompat.configuration(),
     )
@@ -240,7 +240,7 @@ def stored_weights(traces: Mapping[str, Trace]) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for one in traces.values():
         for leaf in one.params:
-            found.setdefault(leaf.name, np.asarray(one.weights[leaf.name]))
+            found.setdefault(leaf.name, np.asarray(one.weights[leaf.name], leaf.dtype))
     return found
 
 

@@ -151,6 +151,11 @@ def trace(fn: Callable[..., Any], avals: Sequence[Any]) -> Any:
     return jax.make_jaxpr(fn)(*[struct(a) for a in avals])
 
 
+def aval_of(leaf: Any) -> Any:
+    """The aval of an array, a Python number, a typed key or a ShapeDtypeStruct, as JAX sees it."""
+    return leaf if isinstance(leaf, shape_dtype) else jax.typeof(leaf)
+
+
 def struct(aval: Any) -> Any:
     """What `jax.make_jaxpr` needs of an aval."""
     return shape_dtype(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
@@ -206,6 +211,7 @@ __all__ = [
     "Eqn",
     "Parts",
     "Place",
+    "aval_of",
     "build",
     "dead_code_free",
     "extend_name_stack",

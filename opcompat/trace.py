@@ -98,14 +98,14 @@ def path_name(path: Sequence[Any]) -> str:
 
 def _abstract(leaf: Any) -> Any:
     """What `jax.make_jaxpr` needs to know of an example argument: shape, dtype and weak type."""
-    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jaxcompat.struct(jax.typeof(leaf))
+    return jaxcompat.struct(jaxcompat.aval_of(leaf))
 
 
 def _leaves(tree: Any, prefix: str) -> tuple[Leaf, ...]:
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         name = ".".join(part for part in (prefix, path_name(path)) if part)
-        found.append(_leaf(name, leaf if hasattr(leaf, "dtype") else jax.typeof(leaf)))
+        found.append(_leaf(name, jaxcompat.aval_of(leaf)))
     return tuple(found)
 
 
@@ -184,7 +184,7 @@ def _explain(name: str, entry: EntryPoint, error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = jaxcompat.user_line([(f.filename, f.lineno or 0, f.name) for f in reversed(frames)])
     shapes = {
-        arg: jax.tree_util.tree_map(lambda x: describe(jax.typeof(x) if not hasattr(x, "dtype") else x), tree)
+        arg: jax.tree_util.tree_map(lambda x: describe(jaxcompat.aval_of(x)), tree)
         for arg, tree in zip(entry.argument_names(), entry.args, strict=True)
     }
     return (

@@ -71,27 +71,17 @@ class Recorder:
             state[leaf] = made[source][start.output]
         return state
 
-    def rollout(self, name: str, seed: int, steps: int, ulp: bool = False) -> Rollout:
-        """`steps` steps under JAX. With `ulp`, every float of the first state is moved by one ulp."""
-        run = {n: r.step for n, r in self.references.items()}
-        state = self.first_state(name, run, seed)
-        if ulp:
-            state = {k: _next_float(v) for k, v in state.items()}
-        return self.loop(name, seed, steps, self.references[name].step, state)
-
-    def loop(
-        self, name: str, seed: int, steps: int, step: Callable[[Arrays], Arrays], state: Arrays
-    ) -> Rollout:
-        """`steps` steps of any implementation that feeds itself from `state` on."""
-        entry, trace, feedback = (
-            self.model.entry_points[name],
-            self.traces[name],
-            self.contracts[name].feedback,
-        )
+    def rollout(self, name: str, seed: int, steps: int, moved: frozenset[int] = frozenset()) -> Rollout:
+        """`steps` steps under JAX. Before the steps in `moved`, every float of the state is moved by one ulp."""
+        entry, trace, feedback = self.model.entry_points[name], self.traces[name], self.contracts[name].feedback
+        reference = self.references[name]
+        state = self.first_state(name, {n: r.step for n, r in self.references.items()}, seed)
         inputs, outputs = [], []
         for index in range(steps):
+            if index in moved:
+                state = {k: _next_float(v) for k, v in state.items()}
             given = {**sample(entry, trace, seed, index), **state}
-            result = step(given)
+            result = reference.step(given)
             inputs.append(given)
             outputs.append(result)
             state = {into: result[out] for out, into in feedback.items()}
@@ -277,11 +267,14 @@ class Verifier:
         )
 
     def sensitivity(self, name: str, rollouts: Sequence[Rollout]) -> float:
-        """The largest change of any float output of JAX's own loop after a 1-ulp change of its first state."""
+        """The largest change of any float output of JAX's own loop after a 1-ulp change of its state.
+
+        The change is made before step 0 and before step 1, since policies reset their state at step 0.
+        """
         worst = 0.0
         floats = [leaf.name for leaf in self.recorder.traces[name].outputs if is_float(leaf)]
         for rollout in rollouts:
-            moved = self.recorder.rollout(name, rollout.seed, len(rollout.inputs), ulp=True)
+            moved = self.recorder.rollout(name, rollout.seed, len(rollout.inputs), moved=frozenset({0, 1}))
             for got, want in zip(moved.outputs, rollout.outputs, strict=True):
                 worst = max(worst, *(error(got[n], want[n]) for n in floats), 0.0)
         return worst

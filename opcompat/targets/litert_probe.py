@@ -94,7 +94,8 @@ def _values(rank: int, dtype: str, start: int = 1) -> np.ndarray:
     size = int(np.prod(_shape(rank), dtype=int))
     counts = start + np.arange(size) % 7
     values = counts % 2 == 0 if dtype == "bool" else counts / 2 if dtype in FLOATS else counts
-    return np.asarray(values).astype(_dtype(dtype)).reshape(_shape(rank))
+    typed: np.ndarray = np.asarray(values).astype(_dtype(dtype))
+    return typed.reshape(_shape(rank))
 
 
 def _with_infinity(x: np.ndarray) -> np.ndarray:

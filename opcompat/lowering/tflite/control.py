@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from opcompat import jaxcompat
+from opcompat.lowering.builder import Spec
 from opcompat.lowering.graph import Graph, Tensor
 from opcompat.lowering.tflite.builder import TfliteBuilder, storage
 from opcompat.lowering.tflite.common import refuse
@@ -21,7 +24,7 @@ class _Captures:
     def __init__(self, *groups: Sequence[Tensor]) -> None:
         self.outer: list[Tensor] = []
         for value in (v for group in groups for v in group):
-            if not value.is_constant and value not in self.outer:
+            if value.size and not value.is_constant and value not in self.outer:
                 self.outer.append(value)
 
     def bind(self) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
@@ -61,9 +64,21 @@ def while_(b: TfliteBuilder, eqn: Any, *operands: Tensor) -> Sequence[Tensor]:
     return _loop(b, [*captures.outer, *init], cond, body)[len(captures.outer) :]
 
 
-def _loop(b: TfliteBuilder, start: Sequence[Tensor], cond: Graph, body: Graph) -> tuple[Tensor, ...]:
-    specs = [(x.shape, x.dtype) for x in start]
-    return b.op("WHILE", start, specs, bodies={"cond": cond, "body": body})
+def _loop(b: TfliteBuilder, start: Sequence[Tensor], cond: Graph, body: Graph) -> Sequence[Tensor]:
+    """The WHILE. Values without elements stay outside: there is nothing to carry, and the runtime trips."""
+    carried = [i for i, x in enumerate(start) if x.size]
+    cond.inputs, body.inputs, body.outputs = (
+        [values[i] for i in carried] for values in (cond.inputs, body.inputs, body.outputs)
+    )
+    specs = [(start[i].shape, start[i].dtype) for i in carried]
+    results = b.op("WHILE", [start[i] for i in carried], specs, bodies={"cond": cond, "body": body})
+    return _with_empty(b, results, [(x.shape, x.dtype) for x in start])
+
+
+def _with_empty(b: TfliteBuilder, results: Sequence[Tensor], specs: Sequence[Spec]) -> Sequence[Tensor]:
+    """Puts constants without elements among the results, where `specs` have them."""
+    rest = iter(results)
+    return [b.const(np.zeros(shape, dtype)) if 0 in shape else next(rest) for shape, dtype in specs]
 
 
 def scan(b: TfliteBuilder, eqn: Any, *operands: Tensor) -> Sequence[Tensor]:
@@ -148,7 +163,7 @@ def _choose(
     branches: Sequence[Any],
     first: int,
     operands: Sequence[Tensor],
-    specs: Sequence[tuple[tuple[int, ...], str]],
+    specs: Sequence[Spec],
 ) -> Sequence[Tensor]:
     """Among branches[first:]: `first` unless the index is beyond it."""
     last = len(branches) - first == 2
@@ -168,4 +183,8 @@ def _choose(
         onwards = _seen([index], inside)[0]
         rest.graph.outputs = list(_choose(rest, onwards, branches, first + 1, values, specs))
     bodies = {"then": rest.graph, "else": here.graph}
-    return b.op("IF", [beyond, *captures.outer], specs, bodies=bodies)
+    solid = [i for i, (shape, _) in enumerate(specs) if 0 not in shape]
+    for graph in bodies.values():
+        graph.outputs = [graph.outputs[i] for i in solid]
+    results = b.op("IF", [beyond, *captures.outer], [specs[i] for i in solid], bodies=bodies)
+    return _with_empty(b, results, specs)
