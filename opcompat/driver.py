@@ -15,6 +15,7 @@ from opcompat import jaxcompat
 from opcompat.editor import Editor
 from opcompat.errors import RuleError
 from opcompat.fold import fold
+from opcompat.halves import widen
 from opcompat.inline import BODIES, bodies, inline, map_bodies
 from opcompat.keys import erase_keys
 from opcompat.lowering.graph import Graph
@@ -47,7 +48,7 @@ def legalize(closed: Any, target: Target, rules: Sequence[Rule]) -> Rewritten:
     rule breaks its contract or rules chase each other for more than 16 sweeps.
     """
     driver = _Driver(target, rules)
-    closed = erase_keys(closed)
+    closed = widen(erase_keys(closed))
     for stages in (("pattern",), ("legalize", "decompose")):
         closed = driver.fixpoint(jaxcompat.dead_code_free(closed), stages)
     closed = fold(jaxcompat.dead_code_free(closed))

@@ -139,11 +139,26 @@ def scan_counts(eqn: Eqn) -> tuple[int, int]:
 
 
 def dead_code_free(closed: Any) -> Any:
-    """The closed jaxpr without equations whose results are not used; inputs and outputs stay."""
+    """The closed jaxpr without equations whose results are not used, in bodies too; inputs and outputs stay."""
     p = parts(closed)
     jaxpr = getattr(closed, "jaxpr", closed)
     pruned, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(p.outvars), instantiate=True)
-    return pruned if _ONE_CLASS else jexc.ClosedJaxpr(pruned, list(p.consts))
+    pruned = pruned if _ONE_CLASS else jexc.ClosedJaxpr(pruned, list(p.consts))
+    left = parts(pruned)
+    return build(pruned, left._replace(eqns=tuple(_with_pruned_bodies(e) for e in left.eqns)))
+
+
+def _with_pruned_bodies(eqn: Eqn) -> Eqn:
+    """Before 0.11, JAX itself leaves the body of a `while` as it is."""
+
+    def prune(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(prune(v) for v in value)
+        return dead_code_free(value) if is_jaxpr(value) else value
+
+    if eqn.primitive.name not in ("scan", "while", "cond"):
+        return eqn
+    return eqn.replace(params={k: prune(v) for k, v in eqn.params.items()})
 
 
 def trace(fn: Callable[..., Any], avals: Sequence[Any]) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 
 from opcompat import jaxcompat
 
-Stage = Literal["keys", "pattern", "legalize", "decompose"]
-"""When a rule acts. Patterns see several equations and go first, largest first; `decompose` is the last resort."""
+Stage = Literal["types", "pattern", "legalize", "decompose"]
+"""When a rule acts. `types` are passes of the engine that change dtypes. Patterns see several equations and go first, largest first; `decompose` is the last resort."""
 
 
 @dataclass(frozen=True)

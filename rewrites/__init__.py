@@ -11,6 +11,7 @@ from . import (
     decompose,
     expm1,
     gather,
+    half_precision,
     keys_as_words,
     log,
     log1p,
@@ -25,6 +26,7 @@ from . import (
 
 RULES: tuple[Rule, ...] = (
     keys_as_words.RULE,
+    half_precision.RULE,
     unit_floats.RULE,
     rotate.RULE,
     threefry.RULE,

@@ -20,7 +20,7 @@ from opcompat.rule import BITWISE, Example, Rule
 
 RULE = Rule(
     id="OC100",
-    stage="keys",
+    stage="types",
     primitives=frozenset(
         {
             "random_bits",

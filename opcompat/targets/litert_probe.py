@@ -94,8 +94,8 @@ def _values(rank: int, dtype: str, start: int = 1) -> np.ndarray:
     size = int(np.prod(_shape(rank), dtype=int))
     counts = start + np.arange(size) % 7
     values = counts % 2 == 0 if dtype == "bool" else counts / 2 if dtype in FLOATS else counts
-    typed: np.ndarray = np.asarray(values).astype(_dtype(dtype))
-    return typed.reshape(_shape(rank))
+    typed: np.ndarray = np.asarray(values).astype(_dtype(dtype)).reshape(_shape(rank))
+    return typed
 
 
 def _with_infinity(x: np.ndarray) -> np.ndarray:
@@ -107,7 +107,8 @@ def _with_infinity(x: np.ndarray) -> np.ndarray:
 
 
 def _logistic(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+    result: np.ndarray = np.reciprocal(1 + np.exp(-x))
+    return result
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {
@@ -203,7 +204,7 @@ def _elementwise(dtype: str, rank: int) -> Iterator[Case]:
     x, y = _values(rank, dtype), _values(rank, dtype, 2)
     kinds = [("same", x, y)]
     if rank:
-        kinds.append(("broadcast", x[:1], y[..., :1]))
+        kinds += [("broadcast", x[:1], y[..., :1]), ("broadcast", x, y.reshape(-1)[0])]
     for op, single in UNARY.items():
         if _fits(op, dtype):
             result = _computed(single, x).astype(x.dtype)
@@ -263,6 +264,8 @@ def _structure(dtype: str, rank: int) -> Iterator[Case]:
     shape = np.asarray(x.shape, np.int32).reshape(-1)
     wide = np.asarray([n if n != 1 else 2 for n in x.shape], np.int32)
     yield Case("BROADCAST_TO", "same", rank, (given, (wide, True)), (np.broadcast_to(x, tuple(wide)).copy(),))
+    one = np.ones((), x.dtype)
+    yield Case("BROADCAST_TO", "same", rank, ((one, False), (shape, True)), (np.ones_like(x),))
     yield Case("RESHAPE", "same", rank, (given, _ints([x.size])), (x.reshape(-1),))
     yield Case("RESHAPE", "same", rank, ((x.reshape(-1), False), (shape, True)), (x,))
     yield Case("EXPAND_DIMS", "same", rank, (given, _scalar(0)), (x[None],))
@@ -284,7 +287,6 @@ def _structure(dtype: str, rank: int) -> Iterator[Case]:
     halves = tuple(np.split(x, x.shape[0], 0))
     yield Case("SPLIT", "same", rank, (_scalar(0), given), halves)
     edges = np.asarray([[1, 2]] + [[0, 0]] * last, np.int32)
-    one = np.ones((), x.dtype)
     padded = np.pad(x, edges, constant_values=one)
     yield Case("PADV2", "same", rank, (given, (edges, True), (one, True)), (padded,))
     yield Case("PAD", "same", rank, (given, (edges, True)), (np.pad(x, edges),))

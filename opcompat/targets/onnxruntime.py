@@ -96,10 +96,15 @@ def _violation(schema: Any, node: Node, types: Mapping[str, set[str]]) -> str:
     return f"{node.op} mixes {_plain(types[mixed[0]])}" if mixed else ""
 
 
-def _plain(types: set[str]) -> str:
+def _names(types: set[str]) -> list[str]:
+    """numpy's names for ONNX's types, sorted."""
     names = {v: k for k, v in _TYPE_NAMES.items()}
-    inner = sorted(t.removeprefix("tensor(").removesuffix(")") for t in types)
-    return " and ".join(names.get(t, t) for t in inner)
+    inner = (t.removeprefix("tensor(").removesuffix(")") for t in types)
+    return sorted(names.get(t, t) for t in inner)
+
+
+def _plain(types: set[str]) -> str:
+    return " and ".join(_names(types))
 
 
 def _serves(kernel: Kernel, types: Mapping[str, set[str]]) -> bool:
@@ -173,6 +178,22 @@ def _session_errors() -> Iterator[type[Exception]]:
 
     for name in ("Fail", "InvalidArgument", "InvalidGraph", "NotImplemented", "RuntimeException"):
         yield getattr(state, name)
+
+
+def describe(opset: int = OPSET) -> list[tuple[str, str]]:
+    """(operator, the dtypes of its kernels by type parameter) for every operator of `opset` with a kernel."""
+    rows = []
+    for op, kernels in sorted(_kernels().items()):
+        schema = _schema(op, opset)
+        types: dict[str, set[str]] = {}
+        for kernel in kernels:
+            if schema is not None and kernel.serves(schema.since_version):
+                for name, allowed in kernel.types.items():
+                    types.setdefault(name, set()).update(t for t in allowed if t.startswith("tensor("))
+        if types:
+            listed = "; ".join(f"{name}: {' '.join(_names(types[name]))}" for name in sorted(types))
+            rows.append((f"{op}({schema.since_version})", listed))
+    return rows
 
 
 def target(opset: int = OPSET) -> Target:

@@ -13,7 +13,7 @@ from onnx import helper
 
 from opcompat.lowering.graph import Node, Tensor
 from opcompat.lowering.onnx.dtypes import numpy_dtype
-from opcompat.targets.onnxruntime import Kernel, _session_errors, check, target
+from opcompat.targets.onnxruntime import Kernel, _session_errors, check, describe, target
 
 OPSET = 21
 
@@ -171,6 +171,13 @@ def test_target() -> None:
     assert t.backend.name == "onnx"
     assert t.check(node("Add", [(SHAPE, "int32")] * 2, (SHAPE, "int32"))).status == "yes"
     assert target(26).check(node("BitCast", [(SHAPE, "float32")], (SHAPE, "int32"), to="int32")).status == "yes"
+
+
+def test_describe() -> None:
+    rows = dict(describe())
+    assert "float32" in rows["Add(14)"]
+    assert rows["And(7)"] == "T: bool; T1: bool"
+    assert not any(op.startswith("BitCast") for op in rows)
 
 
 def test_import_is_light() -> None:

@@ -16,7 +16,7 @@ from opcompat.lowering.graph import Graph, Shape, Tensor, Weight
 from opcompat.lowering.onnx.dtypes import interface, numpy_dtype
 
 OPSET = 21
-"""The default opset: the newest that every ONNX Runtime since 1.20 serves in full."""
+"""The opset that is written unless another is asked for."""
 
 BROADCASTING = frozenset(
     {

@@ -38,14 +38,19 @@ def binary(op: str, on_bool: str = "") -> Lowering:
 
 
 def ordering(op: str) -> Lowering:
-    """An ordering comparison. ONNX has none for bools: False < True holds for their integers too."""
+    """An ordering comparison."""
 
     def lower(b: OnnxBuilder, eqn: Any, x: Tensor, y: Tensor) -> Tensor:
-        if x.dtype == "bool":
-            x, y = b.cast(x, "int32"), b.cast(y, "int32")
-        return b.elementwise(op, x, y, dtype="bool")
+        return _ordered(b, op, x, y)
 
     return lower
+
+
+def _ordered(b: OnnxBuilder, op: str, x: Tensor, y: Tensor) -> Tensor:
+    """ONNX orders no bools: False < True holds for their integers too."""
+    if x.dtype == "bool":
+        x, y = b.cast(x, "int32"), b.cast(y, "int32")
+    return b.elementwise(op, x, y, dtype="bool")
 
 
 def identity(b: OnnxBuilder, eqn: Any, *operands: Tensor) -> tuple[Tensor, ...]:
@@ -211,7 +216,7 @@ def total_order(op: str) -> Lowering:
     def lower(b: OnnxBuilder, eqn: Any, x: Tensor, y: Tensor) -> Tensor:
         if x.dtype in FLOATS:
             raise Unsupported(f"total order of {x.dtype}")
-        return ordering(op)(b, eqn, x, y)  # type: ignore[return-value]
+        return _ordered(b, op, x, y)
 
     return lower
 

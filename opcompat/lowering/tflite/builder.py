@@ -108,7 +108,12 @@ class TfliteBuilder(Builder):
         data = [p.data for p in parts]
         if all(d is not None for d in data):
             return self.const(np.concatenate([d for d in data if d is not None], axis))
-        return self.op1("CONCATENATION", parts, shape, parts[0].dtype, axis=axis)
+        if len(shape) <= MOVABLE_RANK:
+            return self.op1("CONCATENATION", parts, shape, parts[0].dtype, axis=axis)
+        before, after = (int(np.prod(s, dtype=np.int64)) for s in (shape[:axis], shape[axis + 1 :]))
+        flat = [self.reshape(p, (before, p.shape[axis], after)) for p in parts]
+        joined = (before, shape[axis], after)
+        return self.reshape(self.op1("CONCATENATION", flat, joined, parts[0].dtype, axis=1), shape)
 
     def reverse(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Flips `axes`. One op per axis: the kernel only takes neighbouring axes together."""

@@ -1,0 +1,111 @@
+"""How conversion time grows with the size of the model: a chain of 1,000 and one of 10,000 equations.
+
+    python benchmarks/chain.py [--small 1000] [--large 10000] [--repeat 1] [--limit 12] [--profile]
+
+Each chain is converted to both formats and loaded and verified for one step, as `opcompat.convert` always does.
+Exits with 1 if the large chain takes more than `--limit` times as long as the small one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import opcompat
+
+WIDTH = 8
+PERIOD = 10
+"""Equations in one link of the chain: nine elementwise ones and a product of matrices."""
+
+
+def link(x: Any, kernel: Any) -> Any:
+    """PERIOD equations on float32[1, WIDTH], two of which the runtimes have to have rewritten."""
+    y = jnp.tanh(jax.lax.dot(x, kernel))
+    y = jax.lax.exp(jax.lax.neg(jax.lax.abs(y)))
+    y = jax.lax.log1p(y) * x
+    return jax.lax.max(jax.lax.sub(y, x), jax.lax.sin(y))
+
+
+def chain(equations: int) -> opcompat.Model:
+    """A model whose one entry point has so many equations, with all kernels different."""
+    rng = np.random.default_rng(0)
+    kernels = rng.standard_normal((equations // PERIOD, WIDTH, WIDTH), dtype=np.float32) / WIDTH**0.5
+
+    def forward(params: Sequence[Any], x: Any) -> Any:
+        for kernel in params:
+            x = link(x, kernel)
+        return x
+
+    params = [jnp.asarray(kernel) for kernel in kernels]
+    x = jnp.zeros((1, WIDTH), jnp.float32)
+    found = len(jax.make_jaxpr(forward)(params, x).jaxpr.eqns)
+    if found != equations:
+        raise AssertionError(f"the chain has {found} equations, not {equations}")
+    # Rounding grows along so long a chain: the benchmark is about time, so any finite result will do.
+    entry = opcompat.EntryPoint(forward, args=(x,), outputs=("y",), tolerance=1.0)
+    return opcompat.Model("chain", params, {"forward": entry})
+
+
+def seconds(model: opcompat.Model, folder: Path) -> tuple[float, list[tuple[str, float]]]:
+    """The time that conversion takes, and where it goes: each stage's name and its time."""
+    marks: list[tuple[str, float]] = []
+    start = time.perf_counter()
+    opcompat.convert(
+        model, folder, steps=1, progress=lambda stage: marks.append((stage, time.perf_counter() - start))
+    )
+    total = time.perf_counter() - start
+    ends = [at for _, at in marks[1:]] + [total]
+    return total, [(name, end - at) for (name, at), end in zip(marks, ends, strict=True)]
+
+
+def measure(equations: int, repeat: int) -> tuple[float, list[tuple[str, float]]]:
+    """The best of `repeat` conversions."""
+    found = []
+    for _ in range(repeat):
+        jax.clear_caches()
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(seconds(chain(equations), Path(folder) / "dist"))
+    return min(found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", type=int, default=1000)
+    parser.add_argument("--large", type=int, default=10000)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=12.0)
+    parser.add_argument("--profile", action="store_true", help="show where the large chain's time goes")
+    options = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as folder:  # imports and first compilations count for neither
+        seconds(chain(PERIOD), Path(folder) / "dist")
+    small, small_stages = measure(options.small, options.repeat)
+    profile = cProfile.Profile() if options.profile else None
+    if profile:
+        profile.enable()
+    large, large_stages = measure(options.large, options.repeat)
+    if profile:
+        profile.disable()
+        pstats.Stats(profile).sort_stats("tottime").print_stats(40)
+
+    ratio = large / small
+    print(f"{'stage':36}{options.small:>10,}{options.large:>10,}   ratio")
+    for (name, a), (_, b) in zip(small_stages, large_stages, strict=True):
+        print(f"{name:36}{a:>8.2f} s{b:>8.2f} s{b / max(a, 1e-9):>8.1f}")
+    print(f"{'in all':36}{small:>8.2f} s{large:>8.2f} s{ratio:>8.1f}   (at most {options.limit:g})")
+    return 0 if ratio <= options.limit else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
