@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import opcompat
@@ -138,8 +139,6 @@ def run_checks(
 
 
 def weights_known(model: Model) -> None:
-    import jax
-
     for leaf in jax.tree_util.tree_leaves(model.params):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             raise ConfigError(
@@ -150,8 +149,6 @@ def weights_known(model: Model) -> None:
 
 def base_report(command: str, model: Model, traces: Mapping[str, Trace], source: str) -> Report:
     """What every report starts with."""
-    import jax
-
     avals = [jaxcompat.aval_of(x) for x in jax.tree_util.tree_leaves(model.params)]
     return Report(
         command=command,
@@ -240,7 +237,7 @@ def stored_weights(traces: Mapping[str, Trace]) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for one in traces.values():
         for leaf in one.params:
-            found.setdefault(leaf.name, np.asarray(one.weights[leaf.name], leaf.dtype))
+            found.setdefault(leaf.name, np.asarray(one.weights[leaf.name], jax.numpy.dtype(leaf.dtype)))
     return found
 
 
@@ -334,8 +331,7 @@ def _info(planned: Plan, name: str, folder: Path) -> manifest.EntryPointInfo:
 
 
 def _leaf(leaf: Leaf) -> manifest.Leaf:
-    in_file = "float32" if leaf.dtype in ("bfloat16", "float16") else leaf.dtype
-    return manifest.Leaf(leaf.name, leaf.shape, leaf.dtype, in_file, leaf.key)
+    return manifest.Leaf(leaf.name, leaf.shape, leaf.dtype, leaf.file_dtype, leaf.key)
 
 
 def record(recorder: Recorder, folder: Path, steps: int) -> None:
@@ -356,7 +352,7 @@ def record(recorder: Recorder, folder: Path, steps: int) -> None:
 
 
 def _stack(steps: Sequence[Mapping[str, np.ndarray]], leaf: Leaf) -> Any:
-    return np.stack([np.asarray(s[leaf.name], dtype=_leaf(leaf).file_dtype) for s in steps])
+    return np.stack([np.asarray(s[leaf.name], dtype=leaf.file_dtype) for s in steps])
 
 
 def _write_reports(report: Report, folder: Path) -> Report:

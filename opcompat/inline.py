@@ -43,13 +43,13 @@ class _Inliner:
         self.mark = mark
         self.eqns: list[Any] = []
         self.consts: dict[Any, Any] = {}
+        self.known: dict[tuple[int, Any], Any] = {}
 
     def run(self, p: Parts, args: Sequence[Any], outer: Any, prefix: str) -> list[Any]:
         """Appends the equations of `p`, called with atoms `args` at source info `outer`; returns the results."""
         env: dict[Any, Any] = dict(zip(p.invars, args, strict=True))
         for var, value in zip(p.constvars, p.consts, strict=True):
-            env[var] = fresh = jaxcompat.new_var(var.aval)
-            self.consts[fresh] = value
+            env[var] = self.constant(var.aval, value)
         for index, eqn in enumerate(p.eqns):
             info = eqn.source_info if outer is None else jaxcompat.under(outer, eqn.source_info)
             invars = [v if jaxcompat.is_literal(v) else env[v] for v in eqn.invars]
@@ -70,6 +70,14 @@ class _Inliner:
                 )
             self.eqns.append(eqn.replace(invars=invars, outvars=outvars, params=params, source_info=info))
         return [v if jaxcompat.is_literal(v) else env[v] for v in p.outvars]
+
+    def constant(self, aval: Any, value: Any) -> Any:
+        """The variable of a constant: one for each array, whichever calls close over it."""
+        key = (id(value), aval)
+        if key not in self.known:
+            self.known[key] = fresh = jaxcompat.new_var(aval)
+            self.consts[fresh] = value
+        return self.known[key]
 
     def body(self, closed: Any, prefix: str, info: Any) -> Any:
         # The body's equations are traced again with an empty name stack, so only the place is inherited.

@@ -18,7 +18,7 @@ from opcompat import jaxcompat
 from opcompat.keys import erase_keys
 from opcompat.model import Model
 from opcompat.shadow import shadow
-from opcompat.trace import Leaf, Trace
+from opcompat.trace import Trace
 
 COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
 
@@ -57,7 +57,7 @@ class Reference:
         return {leaf.name: np.asarray(x) for leaf, x in zip(self.trace.outputs, outs, strict=True)}
 
     def _words(self, inputs: Arrays) -> list[Any]:
-        return [np.asarray(inputs[leaf.name], dtype=leaf.dtype) for leaf in self.trace.inputs]
+        return [np.asarray(inputs[leaf.name], jax.numpy.dtype(leaf.dtype)) for leaf in self.trace.inputs]
 
     @cached_property
     def _precise(self) -> Any:
@@ -78,13 +78,9 @@ class Reference:
         errors = {
             leaf.name: _largest(np.asarray(v, np.float64), np.asarray(s))
             for leaf, v, s in zip(self.trace.outputs, values, shadows, strict=True)
-            if is_float(leaf)
+            if leaf.is_float
         }
         return Precision(errors, int(made.total), int(made.near))
-
-
-def is_float(leaf: Leaf) -> bool:
-    return bool(jax.numpy.issubdtype(np.dtype(leaf.dtype), jax.numpy.floating))
 
 
 def _largest(a: np.ndarray, b: np.ndarray) -> float:

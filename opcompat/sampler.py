@@ -55,7 +55,7 @@ def boundary(
         for leaf in trace.inputs:
             if leaf.key or leaf.name in fed_back:
                 continue
-            dtype = np.dtype(leaf.dtype)
+            dtype = jax.numpy.dtype(leaf.dtype)
             if dtype.kind == "b":
                 inputs[leaf.name] = np.full(leaf.shape, index % 2 == 0)
             elif dtype.kind in "iu":
@@ -68,7 +68,7 @@ def boundary(
 
 
 def _random(leaf: Leaf, rng: np.random.Generator, step: int) -> np.ndarray:
-    dtype = np.dtype(leaf.dtype)
+    dtype = jax.numpy.dtype(leaf.dtype)
     if dtype.kind == "b":
         if leaf.name.rpartition(".")[2] == "is_first":
             return np.full(leaf.shape, step == 0) | (rng.random(leaf.shape) < RESET_RATE)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from opcompat import jaxcompat
@@ -37,6 +39,15 @@ class Leaf:
     key: str = ""
     typed_key: bool = False
 
+    @property
+    def file_dtype(self) -> str:
+        """The dtype in files: half precision is float32 there, which numpy and every runtime can pass."""
+        return "float32" if self.dtype in ("bfloat16", "float16") else self.dtype
+
+    @property
+    def is_float(self) -> bool:
+        return bool(jnp.issubdtype(jnp.dtype(self.dtype), jnp.floating))
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -64,6 +75,7 @@ def trace(model: Model, name: str) -> Trace:
     collide, or if `outputs` does not fit what it returns.
     """
     entry = model.entry_points[name]
+    params, inputs = _input_leaves(name, model, entry)
     args = (model.params, *entry.args)
     leaves, in_tree = jax.tree_util.tree_flatten(args)
     out_parts: list[tuple[str, Any]] = []
@@ -80,7 +92,6 @@ def trace(model: Model, name: str) -> Trace:
         raise
     except Exception as error:
         raise TraceError(_explain(name, entry, error)) from error
-    params, inputs = _input_leaves(name, model, entry)
     outputs = tuple(leaf for part_name, part in out_parts for leaf in _leaves(part, part_name))
     for kind, found in (("inputs", inputs), ("outputs", outputs)):
         _check_unique(name, kind, found)
@@ -105,13 +116,19 @@ def _leaves(tree: Any, prefix: str) -> tuple[Leaf, ...]:
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         name = ".".join(part for part in (prefix, path_name(path)) if part)
-        found.append(_leaf(name, jaxcompat.aval_of(leaf)))
+        try:
+            aval = jaxcompat.aval_of(leaf)
+        except TypeError as error:
+            raise TraceError(
+                f"{name}: {error}; next: give arrays, numbers or jax.ShapeDtypeStruct"
+            ) from error
+        found.append(_leaf(name, aval))
     return tuple(found)
 
 
 def _leaf(name: str, aval: Any) -> Leaf:
     if not jaxcompat.is_key(aval.dtype):
-        return Leaf(name, tuple(aval.shape), np.dtype(aval.dtype).name)
+        return Leaf(name, tuple(aval.shape), aval.dtype.name)
     implementation = jaxcompat.key_implementation(aval.dtype)
     words = jaxcompat.key_words(aval.dtype)
     return Leaf(name, (*aval.shape, *words), "uint32", implementation, typed_key=True)
@@ -140,7 +157,8 @@ def _name_result(name: str, entry: EntryPoint, result: Any) -> list[tuple[str, A
     """The parts of the function's result with their names, in the order in which JAX flattens them."""
     is_tuple = isinstance(result, tuple) and not hasattr(result, "_fields")
     if entry.outputs is not None:
-        parts = result if is_tuple and len(entry.outputs) != 1 else (result,)
+        whole = not is_tuple or (len(entry.outputs) == 1 and len(result) != 1)
+        parts = (result,) if whole else result
         if len(parts) != len(entry.outputs):
             raise TraceError(
                 f"{name}: outputs= has {len(entry.outputs)} names {list(entry.outputs)}, "
@@ -148,7 +166,8 @@ def _name_result(name: str, entry: EntryPoint, result: Any) -> list[tuple[str, A
             )
         return list(zip(entry.outputs, parts, strict=True))
     if isinstance(result, dict):
-        return [(str(key), result[key]) for key in sorted(result)]
+        keys = list(result) if isinstance(result, OrderedDict) else sorted(result)
+        return [(str(key), result[key]) for key in keys]
     if is_tuple:
         raise TraceError(
             f"{name}: the function returns a tuple of {len(result)}; name its parts with outputs=(...)"
@@ -160,22 +179,43 @@ def _name_result(name: str, entry: EntryPoint, result: Any) -> list[tuple[str, A
 
 def _mark_raw_keys(closed: Any, inputs: tuple[Leaf, ...], skip: int) -> tuple[Leaf, ...]:
     """Inputs of raw words that the function wraps into keys are keys, too."""
-    p = jaxcompat.parts(closed)
-    origin = dict(zip(p.invars[skip:], range(len(inputs)), strict=True))
-    wrapped: dict[int, str] = {}
-    for eqn in p.eqns:
-        first = eqn.invars[0] if eqn.invars and not jaxcompat.is_literal(eqn.invars[0]) else None
-        if first not in origin:
-            continue
-        if eqn.primitive.name == "random_wrap":
-            dtype = eqn.outvars[0].aval.dtype
-            wrapped[origin[first]] = jaxcompat.key_implementation(dtype)
-        elif eqn.primitive.name in STRUCTURAL:
-            origin.update((v, origin[first]) for v in eqn.outvars)
+    origin = dict(zip(jaxcompat.parts(closed).invars[skip:], range(len(inputs)), strict=True))
+    wrapped = _wrapped(closed, origin)
     return tuple(
         replace(leaf, key=wrapped[i]) if i in wrapped and not leaf.key else leaf
         for i, leaf in enumerate(inputs)
     )
+
+
+def _wrapped(closed: Any, origin: dict[Any, int]) -> dict[int, str]:
+    """Which inputs are wrapped into keys, and of which implementation; `origin` tells variables' inputs."""
+    found: dict[int, str] = {}
+    for eqn in jaxcompat.parts(closed).eqns:
+        for body, operands in _body_operands(eqn):
+            pairs = zip(jaxcompat.parts(body).invars, operands, strict=True)
+            known = {v: origin[x] for v, x in pairs if not jaxcompat.is_literal(x) and x in origin}
+            found.update(_wrapped(body, known))
+        first = eqn.invars[0] if eqn.invars and not jaxcompat.is_literal(eqn.invars[0]) else None
+        if first not in origin:
+            continue
+        if eqn.primitive.name == "random_wrap":
+            found[origin[first]] = jaxcompat.key_implementation(eqn.outvars[0].aval.dtype)
+        elif eqn.primitive.name in STRUCTURAL:
+            origin.update((v, origin[first]) for v in eqn.outvars)
+    return found
+
+
+def _body_operands(eqn: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
+    """Each body of a loop or branch, and the atoms that its inputs are first bound to."""
+    params, operands = eqn.params, eqn.invars
+    if eqn.primitive.name == "scan":
+        yield params["jaxpr"], operands
+    elif eqn.primitive.name == "cond":
+        yield from ((branch, operands[1:]) for branch in params["branches"])
+    elif eqn.primitive.name == "while":
+        in_cond, in_both = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        yield params["cond_jaxpr"], [*operands[:in_cond], *operands[in_both:]]
+        yield params["body_jaxpr"], operands[in_cond:]
 
 
 def _explain(name: str, entry: EntryPoint, error: Exception) -> str:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import jax.numpy as jnp
 import numpy as np
 
 from opcompat.contract import Contract
 from opcompat.model import Model
-from opcompat.reference import Arrays, Precision, Reference, is_float
+from opcompat.reference import Arrays, Precision, Reference
 from opcompat.report import Check, OutputCheck
 from opcompat.runtime.session import Engine, Session
 from opcompat.sampler import boundary, keys, sample
@@ -103,7 +104,7 @@ class Recorder:
         return {leaf.name: self.tolerance(name, leaf, measured) for leaf in self.traces[name].outputs}
 
     def tolerance(self, name: str, leaf: Leaf, measured: Sequence[Precision]) -> Tolerance:
-        if not is_float(leaf):
+        if not leaf.is_float:
             return Tolerance(0.0, None)
         own = max((p.errors[leaf.name] for p in measured), default=0.0)
         return Tolerance(max(self.user_tolerance(name, leaf), ERROR_FACTOR * own), own)
@@ -125,7 +126,12 @@ class Tolerance:
 
 
 def _next_float(array: np.ndarray) -> np.ndarray:
-    return np.nextafter(array, np.inf, dtype=array.dtype) if array.dtype.kind == "f" else array
+    """The next larger value of a float array, bfloat16 included; other arrays as they are."""
+    return np.nextafter(array, np.asarray(np.inf, array.dtype)) if _is_float(array) else array
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return bool(jnp.issubdtype(array.dtype, jnp.floating))
 
 
 def _spread(count: int, wanted: int) -> list[int]:
@@ -140,7 +146,7 @@ def error(got: np.ndarray, want: np.ndarray) -> float:
     """The largest absolute difference of floats (NaN equals NaN, an infinity itself); else how many differ."""
     if got.shape != want.shape:
         return math.inf
-    if want.dtype.kind != "f" and want.dtype.name != "bfloat16":
+    if not _is_float(want):
         return float(np.sum(got != want))
     a, b = got.astype(np.float64), want.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -214,8 +220,9 @@ class Verifier:
     progress: Progress = lambda _: None
 
     @cached_property
-    def sessions(self) -> Mapping[str, Session]:
-        return {name: self.engine.session(name) for name in self.recorder.traces}
+    def sessions(self) -> Mapping[str, Callable[[Arrays], Arrays]]:
+        """Each entry point of the artifact, taking inputs as JAX does."""
+        return {name: _in_file_form(self.engine.session(name), t) for name, t in self.recorder.traces.items()}
 
     def run(self) -> tuple[Check, ...]:
         found: list[Check] = []
@@ -272,7 +279,7 @@ class Verifier:
         The change is made before step 0 and before step 1, since policies reset their state at step 0.
         """
         worst = 0.0
-        floats = [leaf.name for leaf in self.recorder.traces[name].outputs if is_float(leaf)]
+        floats = [leaf.name for leaf in self.recorder.traces[name].outputs if leaf.is_float]
         for rollout in rollouts:
             moved = self.recorder.rollout(name, rollout.seed, len(rollout.inputs), moved=frozenset({0, 1}))
             for got, want in zip(moved.outputs, rollout.outputs, strict=True):
@@ -362,6 +369,11 @@ class Verifier:
             sensitivity=sensitivity,
             note=note,
         )
+
+
+def _in_file_form(session: Session, trace: Trace) -> Callable[[Arrays], Arrays]:
+    dtypes = {leaf.name: leaf.file_dtype for leaf in trace.inputs}
+    return lambda inputs: session({n: np.asarray(inputs[n], dtype) for n, dtype in dtypes.items()})
 
 
 def _near_tie(reference: Reference, inputs: Arrays) -> Callable[[], bool]:

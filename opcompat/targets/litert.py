@@ -32,6 +32,17 @@ def target() -> Target:
     )
 
 
+def describe() -> list[tuple[str, str]]:
+    """(op, the signatures that run, with their ranks) for every op that runs with some dtypes."""
+    rows = []
+    for op, signatures in _table()["ops"].items():
+        ranks = {s: kinds.get("same", {}).get("yes", "") for s, kinds in signatures.items()}
+        listed = "; ".join(f"{s} (rank {r})" for s, r in ranks.items() if r)
+        if listed:
+            rows.append((op, listed))
+    return rows
+
+
 def check(node: Node) -> Support:
     """Judges one node by op, dtypes and rank; bodies are judged node by node by the caller."""
     if node.op == _PLACEHOLDER:
@@ -65,7 +76,7 @@ def _operands(node: Node) -> list[Tensor]:
     return [x for x in node.inputs if x is not None]
 
 
-_DATA_OPERAND: Mapping[str, int] = {"SPLIT": 1, "BROADCAST_TO": 0, "GATHER": 0, "PACK": 0, "RESHAPE": 0}
+_DATA_OPERAND: Mapping[str, int] = {"SPLIT": 1, "GATHER": 0, "PACK": 0}
 
 
 def _rank(node: Node) -> int:

@@ -59,6 +59,12 @@ def test_target_describes_itself() -> None:
     assert TARGET.backend.name == "tflite"
 
 
+def test_description_lists_what_runs() -> None:
+    rows = dict(litert.describe())
+    assert "float32 float32 -> float32 (rank 0-6)" in rows["ADD"]
+    assert "uint32 uint32 -> uint32" not in rows["ADD"]
+
+
 @pytest.fixture
 def _another_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     litert._aside.cache_clear()
