@@ -9,7 +9,7 @@ from pathlib import Path
 from opcompat.driver import Rewritten, legalize
 from opcompat.jaxcompat import NOWHERE
 from opcompat.lowering.graph import Node
-from opcompat.lowering.lower import PLACEHOLDER, Lowered, lower
+from opcompat.lowering.lower import PLACEHOLDER, Lowered, contested, lower
 from opcompat.report import VERDICTS, Finding, RuleUse, TargetReport, Verdict
 from opcompat.rule import Rule
 from opcompat.targets.base import Target
@@ -47,8 +47,23 @@ class Analysis:
 
 def analyze(trace: Trace, target: Target, rules: Sequence[Rule]) -> Analysis:
     """Rewrites and lowers an entry point for a target, as convert does, and judges every op of the result."""
-    rewritten = legalize(trace.closed, target, rules)
-    lowered = lower(trace, rewritten.closed, target.backend)
+    return _judged(trace, target, legalize(trace.closed, target, rules), frozenset())
+
+
+def analyze_all(traces: Sequence[Trace], target: Target, rules: Sequence[Rule]) -> tuple[Analysis, ...]:
+    """`analyze` for entry points that share one store of weights.
+
+    A leaf that is wanted in several forms is pinned to its own: each form would cost its bytes again.
+    """
+    analyses = tuple(analyze(trace, target, rules) for trace in traces)
+    pinned = contested(a.lowered.graph for a in analyses)
+    if not pinned:
+        return analyses
+    return tuple(_judged(a.trace, target, a.rewritten, pinned) for a in analyses)
+
+
+def _judged(trace: Trace, target: Target, rewritten: Rewritten, pinned: frozenset[str]) -> Analysis:
+    lowered = lower(trace, rewritten.closed, target.backend, pinned)
     judgements = {ident: Judgement("folded") for ident in trace.originals}
     for node in lowered.graph.walk():
         judged = judge(node, target)

@@ -11,7 +11,7 @@ import jax
 from jax.extend import core as jexc
 
 from opcompat import conversion, jaxcompat, packs
-from opcompat.analyze import analyze, target_report
+from opcompat.analyze import analyze_all, target_report
 from opcompat.bundle import Bundle
 from opcompat.contract import contracts
 from opcompat.driver import legalize
@@ -47,7 +47,7 @@ def scan(
     reports = []
     for judge in judges:
         progress(f"analyzing for {judge.name}")
-        analyses = [analyze(one, judge, packs.rules()) for one in traces.values()]
+        analyses = analyze_all(list(traces.values()), judge, packs.rules())
         reports.append(target_report(analyses, packs.rules()))
     report = replace(conversion.base_report("scan", model, traces, source), targets=tuple(reports))
     if not report.ok:

@@ -18,7 +18,7 @@ import numpy as np
 
 import opcompat
 from opcompat import jaxcompat, manifest, packs
-from opcompat.analyze import Analysis, analyze, target_report
+from opcompat.analyze import Analysis, analyze_all, target_report
 from opcompat.bundle import Bundle, reference_path, write_bundle
 from opcompat.contract import Contract, contracts
 from opcompat.errors import ConfigError, UnsupportedError, VerificationError
@@ -73,10 +73,9 @@ def plan(model: Model, formats: Sequence[str], opset: int | None, progress: Prog
         if form not in FORMATS:
             raise ConfigError(f"no format {form!r}: there are {', '.join(FORMATS)}")
         judge = target(FORMATS[form], opset if form == "onnx" else None)
-        analyses[form] = {}
-        for name, one in traces.items():
-            progress(f"rewriting {name} for {judge.name}")
-            analyses[form][name] = analyze(one, judge, rules)
+        progress(f"rewriting for {judge.name}")
+        found = analyze_all(list(traces.values()), judge, rules)
+        analyses[form] = {a.trace.entry_point: a for a in found}
     return Plan(model, traces, connected, analyses)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from jax.extend import core as jexc
 from opcompat import jaxcompat
 from opcompat.inline import BODIES, map_bodies
 from opcompat.jaxcompat import Parts
+from opcompat.rule import freeze
 
 MAX_BYTES = 64 * 1024
 """Larger results are computed on the device: a file should not grow by what an op makes."""
@@ -20,31 +22,53 @@ SPLAT_SIZE = 16
 
 
 def fold(closed: Any) -> Any:
-    """The closed jaxpr with constants in place of equations that depend on nothing else, in bodies too."""
+    """The closed jaxpr with constants in place of equations that depend on nothing else, in bodies too.
+
+    Equal ones are evaluated once: rules leave the same constants at every site, and XLA takes more than twice as
+    long for twice as many.
+    """
     p = jaxcompat.parts(closed)
     known: set[Any] = set(p.constvars)
+    first: dict[Hashable, Any] = {}
+    same: dict[Any, Any] = {}
     folded: list[Any] = []
     kept: list[Any] = []
+
+    def read(atom: Any) -> Any:
+        return atom if jaxcompat.is_literal(atom) else same.get(atom, atom)
+
     for eqn in p.eqns:
-        if eqn.primitive.name not in BODIES and _foldable(eqn, known):
-            known.update(eqn.outvars)
-            folded.append(eqn)
-        elif eqn.primitive.name in BODIES:
+        invars = [read(v) for v in eqn.invars]
+        eqn = eqn.replace(invars=invars) if any(a is not b for a, b in zip(invars, eqn.invars, strict=True)) else eqn
+        if eqn.primitive.name in BODIES:
             kept.append(eqn.replace(params=map_bodies(eqn.params, lambda body, _: fold(body))))
+        elif _foldable(eqn, known):
+            known.update(eqn.outvars)
+            equal = first.setdefault(_identity(eqn), eqn)
+            if equal is eqn:
+                folded.append(eqn)
+            else:
+                same.update(zip(eqn.outvars, equal.outvars, strict=True))
         else:
             kept.append(eqn)
     if not folded:
         return jaxcompat.build(closed, p._replace(eqns=tuple(kept)))
+    outvars = tuple(read(v) for v in p.outvars)
     made = {v for e in folded for v in e.outvars}
-    uses = [v for e in kept for v in e.invars] + list(p.outvars)
+    uses = [v for e in kept for v in e.invars] + list(outvars)
     needed = tuple(dict.fromkeys(v for v in uses if not jaxcompat.is_literal(v) and v in made))
     values = _evaluate(closed, p, tuple(folded), needed)
     still = {v for v in uses if not jaxcompat.is_literal(v)}
     consts = {v: c for v, c in zip(p.constvars, p.consts, strict=True) if v in still}
     consts.update(zip(needed, values, strict=True))
-    return jaxcompat.build(
-        closed, Parts(tuple(consts), tuple(consts.values()), p.invars, p.outvars, tuple(kept))
-    )
+    return jaxcompat.build(closed, Parts(tuple(consts), tuple(consts.values()), p.invars, outvars, tuple(kept)))
+
+
+def _identity(eqn: Any) -> Hashable:
+    """Equal for equations that compute the same."""
+    operands = [(freeze(v.val), v.aval.dtype, v.aval.shape) if jaxcompat.is_literal(v) else v for v in eqn.invars]
+    results = [(v.aval, isinstance(v, jexc.DropVar)) for v in eqn.outvars]
+    return (eqn.primitive.name, freeze(eqn.params), tuple(operands), tuple(results))
 
 
 def _foldable(eqn: Any, known: set[Any]) -> bool:

@@ -2,8 +2,10 @@
 
 The expansions are the public implementations in `jax.extend.random`, traced under the equation's own context
 (`jax_threefry_partitionable` changes the bits and is recorded there). They are written for one key; arrays of
-threefry keys are a `vmap` of them, which is how JAX defines their bits. Structural operations on key arrays
-(slice, reshape, select, ...) act on the words with one more, innermost dimension.
+keys are a `vmap` of them, which is how JAX defines their bits: for threefry, those of each key alone; for rbg,
+`vmap` of the bit generator draws from the first key for all. Structural operations on key arrays (slice, reshape,
+select, ...) act on the words with one more, innermost dimension. `random_gamma` is expanded by JAX's own
+implementation, a rejection sampler that splits keys as it goes.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ STRUCTURAL = frozenset(
 def erase_keys(closed: Any) -> Any:
     """The closed jaxpr (calls dissolved) with uint32[..., words] wherever there was a key.
 
-    Raises UnsupportedError for a key implementation without a public expansion, and for arrays of keys whose
-    implementation is not a loop over keys.
+    Raises UnsupportedError for a key implementation without a public expansion, and for computations with keys
+    that have none.
     """
     if not _mentions_keys(closed):
         return closed
@@ -81,6 +83,7 @@ def _edit(editor: Editor, eqn: Any) -> None:
         operands = [editor.read(v) for v in eqn.invars]
         with eqn.ctx.manager:
             body = inline(jaxcompat.trace(_expansion(eqn), [v.aval for v in operands]))
+        body = erase_keys(body)  # an expansion may use keys in its turn
         editor.splice(eqn, body, operands, mark_rule(eqn.source_info, RULE))
     else:
         editor.keep(eqn)
@@ -118,8 +121,7 @@ def _expansion(eqn: Any) -> Callable[..., Any]:
 
 def _implementation(eqn: Any) -> Any:
     """The public implementation behind the keys of an equation."""
-    dtypes = [v.aval.dtype for v in (*eqn.invars, *eqn.outvars) if jaxcompat.is_key(v.aval.dtype)]
-    name = jaxcompat.key_implementation(dtypes[0])
+    name = jaxcompat.key_implementation(_key_dtype(eqn))
     implementations = {
         "threefry2x32": jax_random.threefry_prng_impl,
         "rbg": jax_random.rbg_prng_impl,
@@ -133,20 +135,14 @@ def _implementation(eqn: Any) -> Any:
     return implementations[name]
 
 
-def _per_key(eqn: Any, function: Callable[..., Any], dims: int) -> Callable[..., Any]:
-    if dims and jaxcompat.key_implementation(_key_dtype(eqn)) != "threefry2x32":
-        raise UnsupportedError(
-            f"{eqn.primitive.name} on an array of "
-            f"{jaxcompat.key_implementation(_key_dtype(eqn))} keys at {jaxcompat.place_of(eqn.source_info)}: "
-            "its bits are not those of each key alone; next: use threefry2x32 keys"
-        )
+def _key_dtype(eqn: Any) -> Any:
+    return next(v.aval.dtype for v in (*eqn.invars, *eqn.outvars) if jaxcompat.is_key(v.aval.dtype))
+
+
+def _per_key(function: Callable[..., Any], dims: int) -> Callable[..., Any]:
     for _ in range(dims):
         function = jax.vmap(function)
     return function
-
-
-def _key_dtype(eqn: Any) -> Any:
-    return next(v.aval.dtype for v in (*eqn.invars, *eqn.outvars) if jaxcompat.is_key(v.aval.dtype))
 
 
 def _bits(eqn: Any) -> Callable[..., Any]:
@@ -155,27 +151,51 @@ def _bits(eqn: Any) -> Callable[..., Any]:
     def one(words: Any) -> Any:
         return implementation.random_bits(words, params["bit_width"], params["shape"])
 
-    return _per_key(eqn, one, eqn.invars[0].aval.ndim)
+    return _per_key(one, eqn.invars[0].aval.ndim)
 
 
 def _split(eqn: Any) -> Callable[..., Any]:
     implementation, shape = _implementation(eqn), eqn.params["shape"]
-    return _per_key(eqn, lambda words: implementation.split(words, shape), eqn.invars[0].aval.ndim)
+    return _per_key(lambda words: implementation.split(words, shape), eqn.invars[0].aval.ndim)
 
 
 def _fold_in(eqn: Any) -> Callable[..., Any]:
-    implementation = _implementation(eqn)
-    keys, data = (v.aval.ndim for v in eqn.invars)
-    if keys != data:
+    """Keys and data of one shape, dimensions of size one aside, or one of the two a scalar."""
+    function = _implementation(eqn).fold_in
+    keys, data = (v.aval.shape for v in eqn.invars)
+    if keys and data and len(keys) != len(data):
         raise UnsupportedError(
-            f"random_fold_in of {keys}-dimensional keys and {data}-dimensional data at "
+            f"random_fold_in of {len(keys)}-dimensional keys and {len(data)}-dimensional data at "
             f"{jaxcompat.place_of(eqn.source_info)}: next: give both the same shape"
         )
-    return _per_key(eqn, implementation.fold_in, keys)
+    rank = max(len(keys), len(data))
+    pairs = zip(keys or (1,) * rank, data or (1,) * rank, strict=True)
+    for many_keys, many_data in reversed([(k != 1 or k == d, d != 1 or k == d) for k, d in pairs]):
+        function = jax.vmap(function, in_axes=(0 if many_keys else None, 0 if many_data else None))
+
+    def run(words: Any, numbers: Any) -> Any:
+        # A dimension of size one that is not mapped must go.
+        lost = [i for i, (k, d) in enumerate(zip(keys, data, strict=False)) if k != d]
+        words = jnp.squeeze(words, tuple(i for i in lost if keys[i] == 1)) if keys and data else words
+        numbers = jnp.squeeze(numbers, tuple(i for i in lost if data[i] == 1)) if keys and data else numbers
+        return function(words, numbers)
+
+    return run
 
 
 def _seed(eqn: Any) -> Callable[..., Any]:
-    return _per_key(eqn, _implementation(eqn).seed, eqn.invars[0].aval.ndim)
+    return _per_key(_implementation(eqn).seed, eqn.invars[0].aval.ndim)
+
+
+def _gamma(eqn: Any) -> Callable[..., Any]:
+    """JAX's own rejection sampler; threefry keys at once, as JAX compiles it for the CPU, others one by one."""
+    name = jaxcompat.key_implementation(_key_dtype(eqn))
+    sampler = jaxcompat.gamma_sampler(eqn)
+
+    def run(words: Any, shapes: Any) -> Any:
+        return sampler(jax.random.wrap_key_data(words, impl=name), shapes)
+
+    return run
 
 
 def _same(_: Any) -> Callable[..., Any]:
@@ -190,6 +210,7 @@ _RANDOM: Mapping[str, Callable[[Any], Callable[..., Any]]] = {
     "random_wrap": _same,
     "random_unwrap": _same,
     "random_clone": _same,
+    "random_gamma": _gamma,
 }
 
 

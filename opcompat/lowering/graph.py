@@ -20,11 +20,18 @@ Shape = tuple[int, ...]
 class Weight:
     """A parameter leaf, by name, and the pure data movement that was folded into it.
 
-    `transform` is a sequence of steps, applied in order: ("transpose", perm) or ("reshape", shape).
+    `transform` is a sequence of steps, applied in order: ("transpose", perm) or ("reshape", shape). A `pinned`
+    leaf is stored as it is, since uses disagree about the form: transposes of it stay ops.
     """
 
     leaf: str
     transform: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    pinned: bool = field(default=False, compare=False)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the stored bytes are in another order than the leaf's. Reshaping alone keeps them."""
+        return any(step == "transpose" for step, _ in self.transform)
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """Returns the stored form of the leaf's value, C-contiguous."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,11 +132,21 @@ class Lowered:
     output_names: tuple[str, ...]
 
 
-def lower(trace: Trace, closed: Any, backend: Backend) -> Lowered:
+def contested(graphs: Iterable[Graph]) -> frozenset[str]:
+    """The leaves that some graph wants in another order of bytes than another: to be pinned, and stored once."""
+    forms: dict[str, set[Any]] = {}
+    for graph in graphs:
+        used = [x for node in graph.walk() for x in node.inputs if x is not None]
+        for weight in (x.weight for x in (*used, *graph.outputs) if x.weight is not None):
+            forms.setdefault(weight.leaf, set()).add(weight.transform if weight.moved else ())
+    return frozenset(leaf for leaf, found in forms.items() if len(found) > 1)
+
+
+def lower(trace: Trace, closed: Any, backend: Backend, pinned: frozenset[str] = frozenset()) -> Lowered:
     """Lowers an entry point whole: `closed` is its rewritten jaxpr, `trace` its interface.
 
     Weights enter by reference. What cannot be lowered becomes a placeholder node with its problem, and the walk
-    goes on, so that one run finds everything.
+    goes on, so that one run finds everything. Leaves in `pinned` are stored as they are.
     """
     graph = Graph(trace.entry_point)
     lowerer = _Lowerer(backend)

@@ -64,6 +64,8 @@ def program(fn: Callable[..., Any], args: Sequence[np.ndarray], name: str = "mai
     edge.graph.outputs = [
         edge.to_interface(t, a.dtype.name) for t, a in zip(inner.outputs, closed.out_avals, strict=True)
     ]
+    for clean in backend().passes:
+        edge.graph = clean(edge.graph)
     return edge.graph
 
 

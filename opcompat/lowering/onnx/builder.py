@@ -7,12 +7,13 @@ reshapes of weights into the weight's stored form. Axes and shapes are int64 con
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from opcompat.lowering.builder import Builder, Spec
-from opcompat.lowering.graph import Graph, Shape, Tensor, Weight
+from opcompat.lowering.graph import Graph, Shape, Tensor
 from opcompat.lowering.onnx.dtypes import interface, numpy_dtype
 
 OPSET = 21
@@ -130,7 +131,7 @@ class OnnxBuilder(Builder):
         long = [n for n in perm if x.shape[n] != 1]
         if long == sorted(long):  # only axes of size 1 move: no data does
             return self.reshape(x, shape)
-        if x.weight is not None:
+        if x.weight is not None and not x.weight.pinned:
             return _weight_step(x, "transpose", perm, shape)
         return self.op1("Transpose", [x], shape, x.dtype, perm=perm)
 
@@ -272,5 +273,5 @@ def _reshaped(data: np.ndarray, shape: Shape) -> np.ndarray:
 
 def _weight_step(x: Tensor, step: str, argument: Shape, shape: Shape) -> Tensor:
     assert x.weight is not None
-    weight = Weight(x.weight.leaf, (*x.weight.transform, (step, argument)))
+    weight = replace(x.weight, transform=(*x.weight.transform, (step, argument)))
     return Tensor(shape, x.dtype, weight=weight)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from opcompat.lowering.builder import Builder
-from opcompat.lowering.graph import Graph, Shape, Tensor, Weight
+from opcompat.lowering.graph import Graph, Shape, Tensor
 
 FOLD_LIMIT = 4096
 """Elements. A broadcast constant up to this size is stored; a larger one is broadcast at run time."""
@@ -57,7 +58,7 @@ class TfliteBuilder(Builder):
             return self.const(np.ascontiguousarray(x.data.transpose(perm)))
         if [p for p in perm if x.shape[p] != 1] == [p for p in range(x.rank) if x.shape[p] != 1]:
             return self.reshape(x, shape)
-        if x.weight is not None:
+        if x.weight is not None and not x.weight.pinned:
             return _moved(x, shape, ("transpose", perm))
         if x.rank > MOVABLE_RANK:
             merged, order = _merge_axes(x.shape, perm)
@@ -246,7 +247,7 @@ def interface(dtype: str) -> str:
 
 def _moved(x: Tensor, shape: Shape, step: tuple[str, tuple[int, ...]]) -> Tensor:
     assert x.weight is not None
-    return Tensor(shape, x.dtype, x.name, weight=Weight(x.weight.leaf, (*x.weight.transform, step)))
+    return Tensor(shape, x.dtype, x.name, weight=replace(x.weight, transform=(*x.weight.transform, step)))
 
 
 def _merge_broadcast(shapes: Sequence[Shape], result: Shape) -> list[Shape]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from opcompat.lowering.builder import Backend, Lowering
 from opcompat.lowering.graph import Tensor
+from opcompat.lowering.passes import drop_dead, merge_equal, skip_broadcasts
 from opcompat.lowering.tflite import control, dot, elementwise, indexing, reductions, structure
 from opcompat.lowering.tflite.builder import TfliteBuilder, interface, storage
 from opcompat.lowering.tflite.common import no_form
@@ -158,11 +159,12 @@ def _without_empty(name: str, function: Lowering) -> Lowering:
 
 
 def backend() -> Backend:
-    """TFLite files, as LiteRT runs them. Clean-up passes are shared, and added by the caller."""
+    """TFLite files, as LiteRT runs them."""
     return Backend(
         name="tflite",
         table={name: _without_empty(name, function) for name, function in TABLE.items()},
         storage=storage,
         interface=interface,
         builder=TfliteBuilder,
+        passes=(skip_broadcasts("BROADCAST_TO", BROADCASTING), merge_equal, drop_dead),
     )
