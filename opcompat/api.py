@@ -12,6 +12,7 @@ from jax.extend import core as jexc
 
 from opcompat import conversion, jaxcompat, packs
 from opcompat.analyze import analyze_all, target_report
+from opcompat.batch import sizes_of, with_batches
 from opcompat.bundle import Bundle
 from opcompat.contract import contracts
 from opcompat.driver import legalize
@@ -32,15 +33,19 @@ def scan(
     model: Model,
     targets: Sequence[str] = ("onnxruntime", "litert"),
     *,
+    batch: Sequence[int] = (),
     source: str = "",
     opset: int | None = None,
     progress: Progress = _silent,
 ) -> Report:
     """Judges every equation of every entry point for each target. Writes nothing; needs no weights' values.
 
+    `batch` adds entry points NAME@N of other batch sizes (see `opcompat.batch`).
+
     Raises ConfigError for an unknown target or a contract that does not fit, TraceError if a function fails.
     """
     judges = [catalog.target(name, opset) for name in targets]
+    model = with_batches(model, batch)
     progress("tracing")
     traces = conversion.trace_all(model)
     contracts(model, traces)
@@ -62,6 +67,7 @@ def convert(
     to: Sequence[str] = ("onnx", "tflite"),
     *,
     sampling: str = "exact",
+    batch: Sequence[int] = (),
     opset: int | None = None,
     force: bool = False,
     steps: int = 100,
@@ -70,6 +76,8 @@ def convert(
     progress: Progress | None = None,
 ) -> tuple[Bundle, Report]:
     """Writes a bundle at `out` and proves every artifact in it against JAX, over `steps` steps from each of `seeds`.
+
+    `batch` adds entry points NAME@N of other batch sizes, which share the weights (see `opcompat.batch`).
 
     Raises UnsupportedError (with the report) if anything cannot run, VerificationError (with the report) if an
     artifact differs, OutputError if `out` exists or cannot be written. In each case nothing is written.
@@ -80,7 +88,7 @@ def convert(
         raise ConfigError(f"steps and seeds must be positive, not {steps} and {seeds}")
     sources = [Path(source)] if source and Path(source).exists() else []
     return conversion.convert(
-        model,
+        with_batches(model, batch),
         out,
         to,
         opset=opset,
@@ -111,6 +119,7 @@ def verify(
     opened.check_files()
     if model is None:
         return _replay(opened)
+    model = with_batches(model, sizes_of(tuple(opened.manifest.entry_points)))
     traces = conversion.trace_all(model)
     report = conversion.base_report("verify", model, traces, source)
     _check_same(opened, model, traces)
@@ -148,9 +157,7 @@ def _replay(bundle: Bundle) -> Report:
 def _check_same(bundle: Bundle, model: Model, traces: Any) -> None:
     """Refuses to compare a bundle with another model, or under another configuration of JAX."""
     manifest, now = bundle.manifest, jaxcompat.configuration()
-    changed = [
-        f"{k}: {manifest.config[k]!r}, now {v!r}" for k, v in now.items() if manifest.config.get(k, v) != v
-    ]
+    changed = [f"{k}: {manifest.config[k]!r}, now {v!r}" for k, v in now.items() if manifest.config.get(k, v) != v]
     if changed:
         raise BundleError(
             f"{bundle.path}: JAX is configured otherwise than at conversion ({'; '.join(changed)}); "

@@ -34,6 +34,7 @@ class Config:
       out: folder for the bundle.
       sampling: how draws are exported.
       opset: ONNX opset version.
+      batch: further batch sizes to write entry points for.
       steps, seeds: how long and from how many seeds artifacts are compared with JAX.
     """
 
@@ -45,6 +46,7 @@ class Config:
     out: Path | None = None
     sampling: str | None = None
     opset: int | None = None
+    batch: tuple[int, ...] | None = None
     steps: int | None = None
     seeds: int | None = None
 
@@ -107,8 +109,7 @@ def _parse(path: Path, where: str, table: Any) -> Config:
     for key in table:
         if key not in _READERS:
             raise ConfigError(
-                f"{label}: unknown key {key!r}{did_you_mean(key, _READERS)} "
-                f"(known keys: {', '.join(_READERS)})"
+                f"{label}: unknown key {key!r}{did_you_mean(key, _READERS)} (known keys: {', '.join(_READERS)})"
             )
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -155,6 +156,12 @@ def _positive(value: Any) -> int:
     return value
 
 
+def _sizes(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ConfigError(f"must be a list of batch sizes, not {_describe(value)}")
+    return tuple(dict.fromkeys(_positive(item) for item in value))
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "factory": _factory,
     "factory_args": _table,
@@ -163,6 +170,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "out": lambda value: Path(_text(value)),
     "sampling": lambda value: check_sampling(_text(value)),
     "opset": _positive,
+    "batch": _sizes,
     "steps": _positive,
     "seeds": _positive,
 }

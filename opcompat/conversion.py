@@ -130,7 +130,11 @@ def run_checks(
     progress: Callable[[str], None],
 ) -> tuple[Check, ...]:
     """Loads every artifact in its runtime and compares it with JAX."""
-    checks: list[Check] = []
+    checks = [
+        recorder.default_jit(name, min(steps, RECORDED_STEPS))
+        for name, one in recorder.traces.items()
+        if one.computes_in_half
+    ]
     for form in made.formats:
         engine = open_engine(folder, made, form)
         checks += Verifier(recorder, engine, form, steps, seeds, progress).run()

@@ -12,6 +12,7 @@ from jax.extend import core as jexc
 from opcompat import jaxcompat
 from opcompat.inline import BODIES, map_bodies
 from opcompat.jaxcompat import Parts
+from opcompat.reference import COMPILER_OPTIONS
 from opcompat.rule import freeze
 
 MAX_BYTES = 64 * 1024
@@ -29,7 +30,7 @@ def fold(closed: Any) -> Any:
     """
     p = jaxcompat.parts(closed)
     known: set[Any] = set(p.constvars)
-    first: dict[Hashable, Any] = {}
+    seen: dict[Hashable, Any] = {}
     same: dict[Any, Any] = {}
     folded: list[Any] = []
     kept: list[Any] = []
@@ -44,11 +45,11 @@ def fold(closed: Any) -> Any:
             kept.append(eqn.replace(params=map_bodies(eqn.params, lambda body, _: fold(body))))
         elif _foldable(eqn, known):
             known.update(eqn.outvars)
-            equal = first.setdefault(_identity(eqn), eqn)
-            if equal is eqn:
+            first: Any = seen.setdefault(_identity(eqn), eqn)
+            if first is eqn:
                 folded.append(eqn)
             else:
-                same.update(zip(eqn.outvars, equal.outvars, strict=True))
+                same.update(zip(eqn.outvars, first.outvars, strict=True))
         else:
             kept.append(eqn)
     if not folded:
@@ -82,4 +83,5 @@ def _foldable(eqn: Any, known: set[Any]) -> bool:
 def _evaluate(closed: Any, p: Parts, eqns: tuple[Any, ...], outputs: tuple[Any, ...]) -> list[np.ndarray]:
     # Constants go in as arguments: XLA would otherwise spend its time folding them itself.
     program = jaxcompat.build(closed, Parts((), (), p.constvars, outputs, eqns))
-    return [np.asarray(x) for x in jax.jit(jexc.jaxpr_as_fun(program))(*p.consts)]
+    function = jax.jit(jexc.jaxpr_as_fun(program), compiler_options=COMPILER_OPTIONS)
+    return [np.asarray(x) for x in function(*p.consts)]

@@ -33,6 +33,9 @@ CALLS = frozenset(
 )
 """Primitives that mean what their one body means."""
 
+_DEFINED_IN_JAX = "call_hi_primitive"
+"""Since jax 0.11: any primitive that is defined by an expansion, such as SearchSorted."""
+
 BODIES = frozenset({"scan", "while", "cond"})
 """Primitives whose bodies are programs of their own. Other jaxprs in params are combiners of one step
 (reduce, scatter, ...): they belong to the primitive's meaning and are never rewritten."""
@@ -54,8 +57,9 @@ class _Inliner:
             info = eqn.source_info if outer is None else jaxcompat.under(outer, eqn.source_info)
             invars = [v if jaxcompat.is_literal(v) else env[v] for v in eqn.invars]
             ident = f"{prefix}{index}"
-            if eqn.primitive.name in CALLS:
-                outs = self.run(jaxcompat.parts(_only_body(eqn)), invars, info, ident + ".")
+            if eqn.primitive.name in CALLS or eqn.primitive.name == _DEFINED_IN_JAX:
+                called = _expansion(eqn) if eqn.primitive.name == _DEFINED_IN_JAX else _only_body(eqn)
+                outs = self.run(jaxcompat.parts(called), invars, info, ident + ".")
                 env.update(zip(eqn.outvars, outs, strict=True))
                 continue
             outvars = [_copy(v) for v in eqn.outvars]
@@ -123,6 +127,11 @@ def bodies(eqn: Any) -> Iterable[tuple[str, Any]]:
     if eqn.primitive.name in BODIES:
         map_bodies(eqn.params, lambda body, where: found.append((where, body)))
     return found
+
+
+def _expansion(eqn: Any) -> Any:
+    with eqn.ctx.manager:
+        return jaxcompat.trace(jaxcompat.expanded(eqn), [v.aval for v in eqn.invars])
 
 
 def _only_body(eqn: Any) -> Any:

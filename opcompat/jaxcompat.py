@@ -5,9 +5,10 @@ Public API only: `jax.extend`, `jax.interpreters` and attributes of the objects 
 
 from __future__ import annotations
 
+import inspect
 import sysconfig
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,6 +131,28 @@ def key_words(dtype: Any) -> tuple[int, ...]:
     return tuple(jax.eval_shape(jax.random.key_data, shape_dtype((), dtype)).shape)
 
 
+def gamma_sampler(eqn: Eqn) -> Callable[..., Any]:
+    """A function of (typed keys, concentration) that computes a random_gamma equation by simpler primitives.
+
+    It is what JAX compiles the primitive to, and a vmap over samples where the keys allow that.
+    """
+    implementation, params = eqn.primitive.impl, dict(eqn.params)
+    if "use_vmap" in inspect.signature(implementation).parameters:
+        params["use_vmap"] = True
+    return partial(implementation, **params)
+
+
+def expanded(eqn: Eqn) -> Callable[..., Any]:
+    """A function of an equation's operands that computes a call_hi_primitive by simpler primitives (since jax 0.11)."""
+    definition = eqn.params["_prim"]
+
+    def run(*operands: Any) -> Any:
+        arguments = jax.tree_util.tree_unflatten(definition.in_tree, operands)
+        return tuple(jax.tree_util.tree_leaves(definition.expand(*arguments)))
+
+    return run
+
+
 def scan_counts(eqn: Eqn) -> tuple[int, int]:
     """(number of constants, number of carried values) of a scan equation."""
     if "num_consts" in eqn.params:
@@ -229,7 +252,9 @@ __all__ = [
     "aval_of",
     "build",
     "dead_code_free",
+    "expanded",
     "extend_name_stack",
+    "gamma_sampler",
     "is_jaxpr",
     "is_key",
     "is_literal",

@@ -160,25 +160,19 @@ def _split(eqn: Any) -> Callable[..., Any]:
 
 
 def _fold_in(eqn: Any) -> Callable[..., Any]:
-    """Keys and data of one shape, dimensions of size one aside, or one of the two a scalar."""
-    function = _implementation(eqn).fold_in
+    """Keys and data of one shape, or one of them a scalar, or of size one along some dimensions."""
+    implementation = _implementation(eqn)
     keys, data = (v.aval.shape for v in eqn.invars)
-    if keys and data and len(keys) != len(data):
-        raise UnsupportedError(
-            f"random_fold_in of {len(keys)}-dimensional keys and {len(data)}-dimensional data at "
-            f"{jaxcompat.place_of(eqn.source_info)}: next: give both the same shape"
-        )
     rank = max(len(keys), len(data))
-    pairs = zip(keys or (1,) * rank, data or (1,) * rank, strict=True)
-    for many_keys, many_data in reversed([(k != 1 or k == d, d != 1 or k == d) for k, d in pairs]):
-        function = jax.vmap(function, in_axes=(0 if many_keys else None, 0 if many_data else None))
+    pairs = list(zip(keys or (1,) * rank, data or (1,) * rank, strict=True))
+    function = implementation.fold_in
+    for k, d in reversed(pairs):
+        function = jax.vmap(function, in_axes=(None if k != d and k == 1 else 0, None if k != d and d == 1 else 0))
 
     def run(words: Any, numbers: Any) -> Any:
-        # A dimension of size one that is not mapped must go.
-        lost = [i for i, (k, d) in enumerate(zip(keys, data, strict=False)) if k != d]
-        words = jnp.squeeze(words, tuple(i for i in lost if keys[i] == 1)) if keys and data else words
-        numbers = jnp.squeeze(numbers, tuple(i for i in lost if data[i] == 1)) if keys and data else numbers
-        return function(words, numbers)
+        # What a scalar lacks, and what does not vary along a dimension, is not mapped over.
+        words = jnp.reshape(words, [k for k, d in pairs if k == d or k != 1] + list(words.shape[len(keys) :]))
+        return function(words, jnp.reshape(numbers, [d for k, d in pairs if k == d or d != 1]))
 
     return run
 
@@ -192,8 +186,8 @@ def _gamma(eqn: Any) -> Callable[..., Any]:
     name = jaxcompat.key_implementation(_key_dtype(eqn))
     sampler = jaxcompat.gamma_sampler(eqn)
 
-    def run(words: Any, shapes: Any) -> Any:
-        return sampler(jax.random.wrap_key_data(words, impl=name), shapes)
+    def run(words: Any, concentration: Any) -> Any:
+        return sampler(jax.random.wrap_key_data(words, impl=name), concentration)
 
     return run
 

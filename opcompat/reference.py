@@ -53,7 +53,17 @@ class Reference:
 
     def step(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """One call; inputs and outputs by leaf name."""
-        outs = self._step(self._params, self._words(inputs))
+        return self._named(self._step(self._params, self._words(inputs)))
+
+    def default_step(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """`step` under `jax.jit` with its default options."""
+        return self._named(self._default(self._params, self._words(inputs)))
+
+    @cached_property
+    def _default(self) -> Any:
+        return jax.jit(self._call)
+
+    def _named(self, outs: Any) -> dict[str, np.ndarray]:
         return {leaf.name: np.asarray(x) for leaf, x in zip(self.trace.outputs, outs, strict=True)}
 
     def _words(self, inputs: Arrays) -> list[Any]:

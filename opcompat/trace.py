@@ -67,6 +67,11 @@ class Trace:
     originals: Mapping[str, Original]
     in_tree: Any
 
+    @property
+    def computes_in_half(self) -> bool:
+        """Whether any equation works on float16 or bfloat16."""
+        return any("float16[" in original.operands for original in self.originals.values())
+
 
 def trace(model: Model, name: str) -> Trace:
     """Traces one entry point.

@@ -47,6 +47,7 @@ def assert_same_bits(function: Callable[..., Any], *args: Any) -> None:
 
 KEY = jax.random.key(7)
 KEYS = jax.random.split(KEY, (3, 2))
+RBG_KEYS = jax.random.split(jax.random.key(0, impl="rbg"), 3)
 
 
 def in_scan(key: Any) -> Any:
@@ -127,6 +128,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "jit": (lambda k: jax.jit(lambda k: jax.random.split(k)[1])(k), (KEY,)),
     "rbg": (lambda k: jax.random.bits(k, (5,)), (jax.random.key(0, impl="rbg"),)),
     "rbg split": (jax.random.split, (jax.random.key(0, impl="rbg"),)),
+    "batched rbg": (jax.vmap(lambda k: jax.random.bits(k, (2,))), (RBG_KEYS,)),
+    "batched rbg split": (jax.vmap(jax.random.split), (RBG_KEYS,)),
+    "batched rbg fold_in": (jax.vmap(jax.random.fold_in), (RBG_KEYS, jnp.arange(3))),
     "rbg in scan": (in_scan, (jax.random.key(0, impl="rbg"),)),
     "unsafe_rbg": (lambda k: jax.random.bits(jax.random.split(k)[1], (5,)), (jax.random.key(0, impl="unsafe_rbg"),)),
 }
@@ -190,11 +194,6 @@ FOREIGN = jax_random.define_prng_impl(
     ("function", "args", "message"),
     [
         (lambda k: jax.random.bits(k, (2,)), (jax.random.key(0, impl=FOREIGN),), "random_bits with PRNG keys of '"),
-        (
-            jax.vmap(lambda k: jax.random.bits(k, (2,))),
-            (jax.random.split(jax.random.key(0, impl="rbg"), 3),),
-            "random_bits on an array of rbg keys",
-        ),
         (lambda k: k == k, (KEY,), "on PRNG keys"),
     ],
 )

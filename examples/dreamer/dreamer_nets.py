@@ -1,7 +1,8 @@
-"""Layers and distributions of the example: pure functions on nested dicts of float32 arrays.
+"""Layers and distributions of the example: pure functions on nested dicts of arrays.
 
-Each layer has two halves: `init_NAME(rng, ...)` makes its parameters, `NAME(params, x)` applies them.
-B is the batch, always the first axis.
+Each layer has two halves: `init_NAME(rng, ...)` makes its parameters, in float32, and `NAME(params, x)` applies
+them in their own dtype, which is that of `x`, too. Distributions are float32 always. B is the batch, always the
+first axis.
 """
 
 from typing import Any, TypeAlias
@@ -22,13 +23,13 @@ UNIMIX = 0.01  # share of the uniform distribution that is mixed into every cate
 def init_dense(rng: np.random.Generator, inputs: int, outputs: int, gain: float = 1.0) -> Params:
     """kernel float32[inputs, outputs], bias float32[outputs]; inputs of rms 1 give outputs of rms `gain`."""
     return {
-        "kernel": _normal(rng, (inputs, outputs), gain / inputs**0.5),
-        "bias": _normal(rng, (outputs,), 0.1 * gain),
+        "kernel": normal(rng, (inputs, outputs), gain / inputs**0.5),
+        "bias": normal(rng, (outputs,), 0.1 * gain),
     }
 
 
 def dense(params: Params, x: Array) -> Array:
-    """float32[B, inputs] -> float32[B, outputs]."""
+    """dtype[B, inputs] -> dtype[B, outputs]."""
     y: Array = x @ params["kernel"] + params["bias"]
     return y
 
@@ -38,27 +39,28 @@ def init_block_dense(
 ) -> Params:
     """One dense layer for each block: the shapes of `init_dense` with a first axis of size `blocks`."""
     return {
-        "kernel": _normal(rng, (blocks, inputs, outputs), gain / inputs**0.5),
-        "bias": _normal(rng, (blocks, outputs), 0.1 * gain),
+        "kernel": normal(rng, (blocks, inputs, outputs), gain / inputs**0.5),
+        "bias": normal(rng, (blocks, outputs), 0.1 * gain),
     }
 
 
 def block_dense(params: Params, x: Array) -> Array:
-    """A block-diagonal dense layer: float32[B, blocks, inputs] -> float32[B, blocks, outputs]."""
+    """A block-diagonal dense layer: dtype[B, blocks, inputs] -> dtype[B, blocks, outputs]."""
     y: Array = jnp.einsum("bgi,gio->bgo", x, params["kernel"]) + params["bias"]
     return y
 
 
 def init_norm(rng: np.random.Generator, size: int) -> Params:
     """Scales around one, as after training: scale float32[size]."""
-    return {"scale": 1.0 + _normal(rng, (size,), 0.1)}
+    return {"scale": 1.0 + normal(rng, (size,), 0.1)}
 
 
 def rms_norm(params: Params, x: Array, eps: float = 1e-4) -> Array:
-    """Root-mean-square norm over the last axis (Zhang and Sennrich, 2019), same shape as `x`."""
-    mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
-    y: Array = x * jax.lax.rsqrt(mean_square + eps) * params["scale"]
-    return y
+    """Root-mean-square norm over the last axis (Zhang and Sennrich, 2019), done in float32: same shape as `x`."""
+    wide = x.astype(jnp.float32)
+    mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
+    y: Array = wide * jax.lax.rsqrt(mean_square + eps) * params["scale"].astype(jnp.float32)
+    return y.astype(x.dtype)
 
 
 def init_layer(rng: np.random.Generator, inputs: int, outputs: int) -> Params:
@@ -67,7 +69,7 @@ def init_layer(rng: np.random.Generator, inputs: int, outputs: int) -> Params:
 
 
 def layer(params: Params, x: Array) -> Array:
-    """Dense, norm, silu: float32[B, inputs] -> float32[B, outputs]."""
+    """Dense, norm, silu: dtype[B, inputs] -> dtype[B, outputs]."""
     return jax.nn.silu(rms_norm(params["norm"], dense(params["dense"], x)))
 
 
@@ -81,13 +83,13 @@ def init_mlp(
 
 
 def mlp(params: Params, x: Array) -> Array:
-    """Layers and a last dense one: float32[B, inputs] -> float32[B, outputs]."""
+    """Layers and a last dense one: dtype[B, inputs] -> dtype[B, outputs]."""
     for i in range(len(params) - 1):
         x = layer(params[f"layer{i}"], x)
     return dense(params["out"], x)
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float) -> np.ndarray[Any, Any]:
+def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float) -> np.ndarray[Any, Any]:
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(stddev)
 
 
@@ -105,8 +107,8 @@ def symexp(x: Array) -> Array:
 
 
 def unimix(logits: Array) -> Array:
-    """Log probabilities of the categorical with 1 % uniform mixed in: float32[..., classes], same shape."""
-    probs = jax.nn.softmax(logits, axis=-1)
+    """Log probabilities of the categorical with 1 % uniform mixed in: dtype[..., classes] -> float32."""
+    probs = jax.nn.softmax(logits.astype(jnp.float32), axis=-1)
     return jnp.log((1 - UNIMIX) * probs + UNIMIX / logits.shape[-1])
 
 
@@ -122,13 +124,14 @@ def sample_one_hot(key: Array, log_probs: Array) -> tuple[Array, Array]:
 
 
 def twohot_mean(logits: Array) -> Array:
-    """Mean of a distribution over bins spaced evenly in symlog: float32[B, bins] -> float32[B]."""
+    """Mean of a distribution over bins spaced evenly in symlog: dtype[B, bins] -> float32[B]."""
     bins = jnp.linspace(-20, 20, logits.shape[-1], dtype=jnp.float32)
-    return symexp(jnp.sum(jax.nn.softmax(logits, axis=-1) * bins, axis=-1))
+    return symexp(jnp.sum(jax.nn.softmax(logits.astype(jnp.float32), axis=-1) * bins, axis=-1))
 
 
 def bounded_normal(mean: Array, stddev: Array) -> tuple[Array, Array]:
-    """Mean in (-1, 1) and standard deviation in (0.1, 1) from two unbounded float32[B, actions]."""
+    """Mean in (-1, 1) and standard deviation in (0.1, 1) from two unbounded dtype[B, actions]."""
+    mean, stddev = mean.astype(jnp.float32), stddev.astype(jnp.float32)
     return jnp.tanh(mean), 0.1 + 0.9 * jax.nn.sigmoid(stddev + 2)
 
 

@@ -18,10 +18,9 @@ STEPS = 100
 @click.command(cls=Command)
 @click.argument("source")
 @options.names("--to", "to", "Formats to write: onnx, tflite.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the bundle; must be new."
-)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the bundle; must be new.")
 @options.sampling
+@options.batch
 @options.positive("--opset", "ONNX opset version, by default chosen for the installed runtime.")
 @click.option("--force", is_flag=True, help="Replace DIR if it holds a bundle that opcompat wrote.")
 @options.positive("--steps", f"Steps that each artifact is compared with JAX, by default {STEPS}.")
@@ -34,6 +33,7 @@ def convert(
     to: tuple[str, ...],
     out: Path | None,
     sampling: str | None,
+    batch: tuple[int, ...],
     opset: int | None,
     force: bool,
     steps: int | None,
@@ -63,6 +63,7 @@ def convert(
             place,
             formats,
             sampling=sampling or settings.sampling or "exact",
+            batch=batch or settings.batch or (),
             opset=opset or settings.opset,
             force=force,
             steps=steps or settings.steps or STEPS,

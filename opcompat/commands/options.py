@@ -17,9 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def common(function: F) -> F:
     """-q, -v and --color, on every command."""
     for option in (
-        click.option(
-            "--color/--no-color", default=None, help="Colors; by default on a terminal without NO_COLOR."
-        ),
+        click.option("--color/--no-color", default=None, help="Colors; by default on a terminal without NO_COLOR."),
         click.option("-v", "--verbose", is_flag=True, help="Progress as lines, and tracebacks of errors."),
         click.option("-q", "--quiet", is_flag=True, help="No progress on standard error."),
     ):
@@ -38,9 +36,7 @@ def reporting(function: F) -> F:
             callback=_parse_outputs,
             help="Write the report to a file as well; again and again in one run.",
         ),
-        click.option(
-            "--format", "format_", metavar="FORMAT", default="text", help="text (the default), json, html."
-        ),
+        click.option("--format", "format_", metavar="FORMAT", default="text", help="text (the default), json, html."),
     ):
         function = option(function)
     return function
@@ -60,15 +56,19 @@ def factory_args(function: F) -> F:
 
 def names(option: str, destination: str, text: str) -> Callable[[F], F]:
     """An option that takes names, separated by commas or given again and again."""
-    return click.option(
-        option, destination, metavar="NAME,...", multiple=True, callback=_parse_names, help=text
-    )
+    return click.option(option, destination, metavar="NAME,...", multiple=True, callback=_parse_names, help=text)
 
 
 def sampling(function: F) -> F:
     """--sampling, on convert."""
     text = "How draws are exported: exact (the key is an input, and the draws are JAX's)."
     return click.option("--sampling", metavar="exact", callback=_parse_sampling, help=text)(function)
+
+
+def batch(function: F) -> F:
+    """--batch, on the commands that trace the model."""
+    text = "Write an entry point NAME@N for each further batch size N, too: --batch 16."
+    return click.option("--batch", metavar="N,...", multiple=True, callback=_parse_sizes, help=text)(function)
 
 
 def positive(option: str, text: str) -> Callable[[F], F]:
@@ -97,9 +97,7 @@ def _parse_args(ctx: click.Context, param: click.Parameter, values: Sequence[str
     return {name: toml_value(text) for name, text in pairs}
 
 
-def _parse_outputs(
-    ctx: click.Context, param: click.Parameter, values: Sequence[str]
-) -> tuple[tuple[str, str], ...]:
+def _parse_outputs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(_split(ctx, param, value, "FORMAT=FILE") for value in values)
 
 
@@ -108,6 +106,13 @@ def _parse_names(ctx: click.Context, param: click.Parameter, values: Sequence[st
     if not all(parts):
         raise click.BadParameter(f"{','.join(values)!r} holds an empty name", ctx, param)
     return tuple(dict.fromkeys(parts))
+
+
+def _parse_sizes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[int, ...]:
+    names = _parse_names(ctx, param, values)
+    if not all(name.isdecimal() and int(name) for name in names):
+        raise click.BadParameter(f"{','.join(values)!r} are not whole numbers from 1", ctx, param)
+    return tuple(int(name) for name in names)
 
 
 def _parse_sampling(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -109,9 +109,7 @@ def _renderer(renderers: Mapping[str, Renderer], name: str) -> Renderer:
     if not renderers:
         raise OutputError("no report formats are installed; install the package (pip install -e .)")
     if name not in renderers:
-        raise click.UsageError(
-            f"no format {name!r}{did_you_mean(name, renderers)} (formats: {', '.join(renderers)})"
-        )
+        raise click.UsageError(f"no format {name!r}{did_you_mean(name, renderers)} (formats: {', '.join(renderers)})")
     return renderers[name]
 
 

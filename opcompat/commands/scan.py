@@ -16,11 +16,17 @@ from opcompat.commands.choose import known_targets
 @click.argument("source")
 @options.names("--target", "targets", "Target to judge, by default all; `opcompat targets` lists them.")
 @options.positive("--opset", "ONNX opset version, by default chosen for the installed runtime.")
+@options.batch
 @options.factory_args
 @options.reporting
 @options.common
 def scan(
-    source: str, targets: tuple[str, ...], opset: int | None, args: dict[str, Any], **shared: Any
+    source: str,
+    targets: tuple[str, ...],
+    opset: int | None,
+    batch: tuple[int, ...],
+    args: dict[str, Any],
+    **shared: Any,
 ) -> None:
     """What each target cannot run, where, why, and the rule that helps.
 
@@ -38,6 +44,11 @@ def scan(
         say(f"loading {source}")
         loaded = load(source, factory_args=args)
         report = api.scan(
-            loaded.model, names, source=loaded.name, opset=opset or settings.opset, progress=say
+            loaded.model,
+            names,
+            batch=batch or settings.batch or (),
+            source=loaded.name,
+            opset=opset or settings.opset,
+            progress=say,
         )
     result.finish(report)

@@ -15,9 +15,7 @@ def printable(text: str) -> str:
     """`text` with control, direction and surrogate characters made visible; newlines and tabs stay."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return "".join(
-        c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE else ascii(c)[1:-1] for c in text
-    )
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE else ascii(c)[1:-1] for c in text)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
