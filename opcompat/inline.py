@@ -6,9 +6,10 @@ Derivative rules and rematerialization are dead weight for inference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jax import lax
 from jax.extend import core as jexc
 
 from opcompat import jaxcompat
@@ -57,8 +58,8 @@ class _Inliner:
             info = eqn.source_info if outer is None else jaxcompat.under(outer, eqn.source_info)
             invars = [v if jaxcompat.is_literal(v) else env[v] for v in eqn.invars]
             ident = f"{prefix}{index}"
-            if eqn.primitive.name in CALLS or eqn.primitive.name == _DEFINED_IN_JAX:
-                called = _expansion(eqn) if eqn.primitive.name == _DEFINED_IN_JAX else _only_body(eqn)
+            called = _called(eqn)
+            if called is not None:
                 outs = self.run(jaxcompat.parts(called), invars, info, ident + ".")
                 env.update(zip(eqn.outvars, outs, strict=True))
                 continue
@@ -129,9 +130,54 @@ def bodies(eqn: Any) -> Iterable[tuple[str, Any]]:
     return found
 
 
-def _expansion(eqn: Any) -> Any:
+def _called(eqn: Any) -> Any:
+    """The closed jaxpr that an equation is dissolved into; None if it stays."""
+    name = eqn.primitive.name
+    if name in CALLS:
+        return _only_body(eqn)
+    if name == _DEFINED_IN_JAX:
+        return _traced(eqn, jaxcompat.expanded(eqn))
+    if name == "while" and jaxcompat.parts(eqn.params["cond_jaxpr"]).outvars[0].aval.shape:
+        return _traced(eqn, _until_all_have_ended(eqn))
+    return None
+
+
+def _traced(eqn: Any, function: Callable[..., Any]) -> Any:
     with eqn.ctx.manager:
-        return jaxcompat.trace(jaxcompat.expanded(eqn), [v.aval for v in eqn.invars])
+        return jaxcompat.trace(function, [v.aval for v in eqn.invars])
+
+
+def _until_all_have_ended(eqn: Any) -> Callable[..., Any]:
+    """A vmapped loop, whose predicate has the batch's shape, with a scalar one: JAX's own meaning.
+
+    It goes on while any element does, and elements that have ended keep their values.
+    """
+    p = eqn.params
+    test, step = (jexc.jaxpr_as_fun(p[name]) for name in ("cond_jaxpr", "body_jaxpr"))
+    in_test, in_both = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+
+    def run(*operands: Any) -> Any:
+        for_test, for_step = operands[:in_test], operands[in_test:in_both]
+
+        def goes_on(carry: Any) -> Any:
+            (predicate,) = test(*for_test, *carry)
+            return predicate
+
+        def masked(carry: Any) -> Any:
+            predicate = goes_on(carry)
+            lead = tuple(range(predicate.ndim))
+            return [
+                lax.select(lax.broadcast_in_dim(predicate, new.shape, lead), new, old)
+                for new, old in zip(step(*for_step, *carry), carry, strict=True)
+            ]
+
+        def any_goes_on(carry: Any) -> Any:
+            predicate = goes_on(carry)
+            return lax.reduce_or(predicate, tuple(range(predicate.ndim)))
+
+        return lax.while_loop(any_goes_on, masked, list(operands[in_both:]))
+
+    return run
 
 
 def _only_body(eqn: Any) -> Any:

@@ -25,6 +25,9 @@ MAX_BYTES = 64 << 20
 Sampling = Literal["exact", "noise", "greedy"]
 SAMPLING: tuple[Sampling, ...] = ("exact", "noise", "greedy")
 
+DISTRIBUTIONS = ("normal", "gumbel", "uniform", "bits")
+"""Standard normal, standard Gumbel, uniform in [0, 1), and unsigned integers of uniform random bits."""
+
 WIDTHS = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4,
     "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
@@ -43,6 +46,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Noise:
+    """What an input takes that stands for a draw of the policy (sampling "noise").
+
+    Attributes:
+      distribution: one of DISTRIBUTIONS; elements are independent.
+      place: the line of the policy that draws, as in "dreamer.py:112"; "" if unknown.
+      function: the function that the line is in.
+    """
+
+    distribution: str
+    place: str = ""
+    function: str = ""
+
+
+@dataclass(frozen=True)
 class Leaf:
     """One array among an entry point's inputs or outputs.
 
@@ -52,6 +70,7 @@ class Leaf:
       dtype: what it is in the policy ("bfloat16"); a key is "uint32".
       file_dtype: what callers pass and get ("float32"), one of WIDTHS.
       key: the PRNG implementation ("threefry2x32") if this is a key, else "".
+      noise: what to fill it with if it stands for a draw.
     """
 
     name: str
@@ -59,6 +78,7 @@ class Leaf:
     dtype: str
     file_dtype: str
     key: str = ""
+    noise: Noise | None = None
 
     @property
     def type(self) -> str:
@@ -86,12 +106,16 @@ class Init:
 
 @dataclass(frozen=True)
 class EntryPointInfo:
-    """How one function of the bundle is called. `feedback` maps an output's name to the input it becomes."""
+    """How one function of the bundle is called. `feedback` maps an output's name to the input it becomes.
+
+    `dropped` names the inputs and outputs of the policy that the bundle has not: keys, unless sampling is "exact".
+    """
 
     inputs: tuple[Leaf, ...]
     outputs: tuple[Leaf, ...]
     feedback: Mapping[str, str] = field(default_factory=dict)
     init: Mapping[str, Init] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
 
     def input(self, name: str) -> Leaf:
         """Raises KeyError if there is no input of this name."""
@@ -253,14 +277,13 @@ def _plain(value: Any) -> Any:
 
 
 def _leaf_json(leaf: Leaf) -> dict[str, Any]:
-    plain = {**vars(leaf), "shape": list(leaf.shape)}
-    if not leaf.key:
-        del plain["key"]
-    return plain
+    plain = {**vars(leaf), "shape": list(leaf.shape), "noise": leaf.noise and vars(leaf.noise)}
+    return {name: value for name, value in plain.items() if name not in ("key", "noise") or value}
 
 
 def _entry_point_json(entry: EntryPointInfo) -> dict[str, Any]:
-    return {
+    dropped = {"dropped": list(entry.dropped)} if entry.dropped else {}
+    return dropped | {
         "inputs": [_leaf_json(x) for x in entry.inputs],
         "outputs": [_leaf_json(x) for x in entry.outputs],
         "feedback": dict(entry.feedback),
@@ -401,6 +424,7 @@ def _read_entry_point(source: _Field) -> EntryPointInfo:
         outputs=source.get("outputs").each(_read_leaf),
         feedback=source.get("feedback").table(_Field.text),
         init=source.get("init").table(_read_init),
+        dropped=source.get_or("dropped", []).each(_Field.leaf_name),
     )
 
 
@@ -411,7 +435,15 @@ def _read_leaf(source: _Field) -> Leaf:
         dtype=source.get("dtype").matching(_DTYPE, "a dtype"),
         file_dtype=source.get("file_dtype").matching(_DTYPE, "a dtype"),
         key=source.get_or("key", "").text(),
+        noise=_read_noise(source.get("noise")) if "noise" in source.value else None,
     )
+
+
+def _read_noise(source: _Field) -> Noise:
+    distribution = source.get("distribution")
+    if distribution.text() not in DISTRIBUTIONS:
+        distribution.fail(f"must be one of {', '.join(DISTRIBUTIONS)}")
+    return Noise(distribution.text(), source.get("place").text(), source.get("function").text())
 
 
 def _read_init(source: _Field) -> Init:

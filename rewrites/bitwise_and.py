@@ -28,9 +28,7 @@ def int32_and(a: Array, b: Array) -> Array:
     doubled = lax.sub(lax.add(a, b), lax.bitwise_xor(a, b))
     half = lax.shift_right_arithmetic(doubled, lax.full_like(a, 1))
     # The arithmetic shift copies the bit below the sign upwards: take it out, then put in the true sign bit.
-    without_sign = lax.select(
-        lax.lt(doubled, lax.full_like(a, 0)), lax.sub(half, lax.full_like(a, _MIN)), half
-    )
+    without_sign = lax.select(lax.lt(doubled, lax.full_like(a, 0)), lax.sub(half, lax.full_like(a, _MIN)), half)
     zero = lax.full_like(a, 0)
     both = lax.bitwise_and(lax.lt(a, zero), lax.lt(b, zero))
     return lax.add(without_sign, lax.select(both, lax.full_like(a, _MIN), zero))

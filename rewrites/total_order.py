@@ -110,7 +110,9 @@ RULE = Rule(
     ),
     declines=(
         Example("any floats", lambda a, b: primitives.le_to_p.bind(a, b), (_A, _B)),
-        Example("one zero only", lambda a, b: primitives.le_to_p.bind(jnp.where(a == 0, np.float32(0), a), b), (_A, _B)),
+        Example(
+            "one zero only", lambda a, b: primitives.le_to_p.bind(jnp.where(a == 0, np.float32(0), a), b), (_A, _B)
+        ),
         Example("int32", lambda a, b: primitives.le_to_p.bind(a, b), (_A > 0, _B > 0)),
     ),
 )

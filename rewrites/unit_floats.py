@@ -72,16 +72,14 @@ RULE = Rule(
         Example(
             "other exponent",
             lambda bits: (
-                lax.bitcast_convert_type(bits >> np.uint32(9) | np.uint32(0x40000000), np.float32)
-                - np.float32(1)
+                lax.bitcast_convert_type(bits >> np.uint32(9) | np.uint32(0x40000000), np.float32) - np.float32(1)
             ),
             (_BITS,),
         ),
         Example(
             "other shift",
             lambda bits: (
-                lax.bitcast_convert_type(bits >> np.uint32(8) | np.uint32(0x3F800000), np.float32)
-                - np.float32(1)
+                lax.bitcast_convert_type(bits >> np.uint32(8) | np.uint32(0x3F800000), np.float32) - np.float32(1)
             ),
             (_BITS,),
         ),

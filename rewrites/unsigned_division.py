@@ -44,9 +44,11 @@ def _divided(x: Array, y: Array) -> tuple[Array, Array]:
     return lax.add(quotient, lax.select(fits, one, zero)), lax.sub(rest, lax.select(fits, y, zero))
 
 
-def _general(which: int) -> Callable[[Array, Array], Array]:
+def _general(which: int, shape: tuple[int, ...]) -> Callable[[Array, Array], Array]:
     def run(x: Array, y: Array) -> Array:
-        parts = _divided(*(lax.bitcast_convert_type(v, np.int32) for v in (x, y)))
+        # An equation may divide an array by a scalar, or along a dimension of size one.
+        spread = [lax.broadcast_in_dim(v, shape, range(len(shape) - v.ndim, len(shape))) for v in (x, y)]
+        parts = _divided(*(lax.bitcast_convert_type(v, np.int32) for v in spread))
         return lax.bitcast_convert_type(parts[which], np.uint32)
 
     return run
@@ -70,7 +72,7 @@ def apply(site: Site) -> Replacement | Declined | None:
     if by is not None and by != 0 and int(by) & (int(by) - 1) == 0 and site.aval(0).shape == site.result.shape:
         exponent = int(by).bit_length() - 1
         return site.replace(_by_power(site.name, exponent), site.operands[:1], key=exponent)
-    return site.replace(_general(("div", "rem").index(site.name)))
+    return site.replace(_general(("div", "rem").index(site.name), site.result.shape))
 
 
 _VALUES = np.array([0, 1, 2, 3, 7, 10, 65537, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1], np.uint32)

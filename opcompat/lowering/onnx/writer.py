@@ -16,7 +16,9 @@ from opcompat.lowering.onnx.dtypes import numpy_dtype
 
 WEIGHTS_FILE = "weights.bin"
 PAGE, LINE = 4096, 64
-"""Weights of a page and more start at a page, so that runtimes can map them, smaller ones at a cache line."""
+LARGE = 256 * PAGE
+"""Large arrays start at a page of the weights file, so that runtimes can map them; for smaller ones that would
+cost more room than it saves, so they start at a cache line."""
 INLINE_BYTES = 4096
 """A constant above this size goes into the weights file."""
 
@@ -51,7 +53,7 @@ class _Store:
         return self.places[key]
 
     def _append(self, key: Any, array: np.ndarray) -> None:
-        alignment = PAGE if array.nbytes >= PAGE else LINE
+        alignment = PAGE if array.nbytes >= LARGE else LINE
         start = -(-self.end // alignment) * alignment
         data = np.ascontiguousarray(array).tobytes()
         with self.path.open("ab" if self.places else "wb") as file:
