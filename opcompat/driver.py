@@ -48,9 +48,9 @@ def legalize(closed: Any, target: Target, rules: Sequence[Rule]) -> Rewritten:
     rule breaks its contract or rules chase each other for more than 16 sweeps.
     """
     driver = _Driver(target, rules)
-    closed = widen(erase_keys(closed))
-    for stages in (("pattern",), ("legalize", "decompose")):
-        closed = driver.fixpoint(jaxcompat.dead_code_free(closed), stages)
+    # Patterns know random bits in every float's own format, so they go before halves are widened.
+    closed = driver.fixpoint(jaxcompat.dead_code_free(erase_keys(closed)), ("pattern",))
+    closed = driver.fixpoint(jaxcompat.dead_code_free(widen(closed)), ("legalize", "decompose"))
     closed = fold(jaxcompat.dead_code_free(closed))
     declined = {k: tuple(dict.fromkeys(v)) for k, v in driver.declined.items()}
     return Rewritten(closed, dict(driver.acted), declined)

@@ -124,11 +124,15 @@ Apply = Callable[[Site], "Replacement | Declined | None"]
 
 @dataclass(frozen=True)
 class Example:
-    """A function of arrays and arguments for it, on which a rule must fire (or, in `declines`, must not)."""
+    """A function of arrays and arguments for it, on which a rule must fire (or, in `declines`, must not).
+
+    `x64`: it means something only where 64-bit types are on.
+    """
 
     name: str
     function: Callable[..., Any]
     args: tuple[Any, ...]
+    x64: bool = False
 
 
 @dataclass(frozen=True)
