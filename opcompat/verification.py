@@ -58,6 +58,8 @@ class Recorder:
         self.model, self.traces, self.contracts = model, traces, contracts
         self.references = {name: Reference(model, trace) for name, trace in traces.items()}
         self._precision: dict[tuple[str, int, int], Precision] = {}
+        self._rollouts: dict[tuple[str, int, int], tuple[Rollout, ...]] = {}
+        self._sensitivity: dict[tuple[str, int, int], float] = {}
 
     def first_state(self, name: str, run: Mapping[str, Callable[[Arrays], Arrays]], seed: int) -> Arrays:
         """The first values of the inputs that are fed back, from the entry points in `run` (JAX's or an artifact's)."""
@@ -90,6 +92,29 @@ class Recorder:
             state = {into: result[out] for out, into in feedback.items()}
         return Rollout(seed, inputs, outputs)
 
+    def rollouts(self, name: str, steps: int, seeds: int) -> tuple[Rollout, ...]:
+        """One rollout for each seed, kept: every artifact is compared with the same ones."""
+        key = (name, steps, seeds)
+        if key not in self._rollouts:
+            self._rollouts[key] = tuple(self.rollout(name, seed, steps) for seed in range(seeds))
+        return self._rollouts[key]
+
+    def sensitivity(self, name: str, steps: int, seeds: int) -> float:
+        """The largest change of any float output of JAX's own loop after a 1-ulp change of its state.
+
+        The change is made before step 0 and before step 1, since policies reset their state at step 0.
+        """
+        key = (name, steps, seeds)
+        if key not in self._sensitivity:
+            floats = [leaf.name for leaf in self.traces[name].outputs if leaf.is_float]
+            worst = 0.0
+            for rollout in self.rollouts(name, steps, seeds):
+                moved = self.rollout(name, rollout.seed, steps, moved=frozenset({0, 1}))
+                for got, want in zip(moved.outputs, rollout.outputs, strict=True):
+                    worst = max(worst, *(error(got[n], want[n]) for n in floats), 0.0)
+            self._sensitivity[key] = worst
+        return self._sensitivity[key]
+
     def precision(self, name: str, rollout: Rollout, step: int) -> Precision:
         key = (name, rollout.seed, step)
         if key not in self._precision:
@@ -117,7 +142,6 @@ class Recorder:
             head = leaf.name.partition(".")[0]
             return float(given.get(leaf.name, given.get(head, DEFAULT_TOLERANCE)))
         return DEFAULT_TOLERANCE if given is None else float(given)
-
 
     def default_jit(self, name: str, steps: int) -> Check:
         """How far `jax.jit` with its default options, which may skip roundings, is from the reference itself.
@@ -258,7 +282,7 @@ class Verifier:
         found: list[Check] = []
         for name in self.recorder.traces:
             self.progress(f"verify {name} in {self.engine.runtime}")
-            rollouts = [self.recorder.rollout(name, seed, self.steps) for seed in range(self.seeds)]
+            rollouts = self.recorder.rollouts(name, self.steps, self.seeds)
             tolerances = self.recorder.tolerances(name, rollouts)
             found.append(self.step_check(name, rollouts, tolerances))
             if self.recorder.contracts[name].feedback:
@@ -269,9 +293,7 @@ class Verifier:
                 found.append(self.boundary_check(name, rollouts[0]))
         return tuple(found)
 
-    def step_check(
-        self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]
-    ) -> Check:
+    def step_check(self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]) -> Check:
         """Every step of JAX's rollouts, each from JAX's own state."""
         comparison = Comparison(self.recorder.traces[name], tolerances)
         for rollout in rollouts:
@@ -280,9 +302,7 @@ class Verifier:
                 comparison.add(got, want, lambda r=rollout, s=step: self.near_tie(name, r, s))  # type: ignore[misc]
         return self.check(name, "step", comparison, self.draws(name, rollouts))
 
-    def loop_check(
-        self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]
-    ) -> Check:
+    def loop_check(self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]) -> Check:
         """The artifact feeds itself; after a mismatched draw it goes on from JAX's state."""
         trace, feedback = self.recorder.traces[name], self.recorder.contracts[name].feedback
         comparison = Comparison(trace, tolerances)
@@ -294,27 +314,12 @@ class Verifier:
                 comparison.add(got, want, lambda r=rollout, s=step: self.near_tie(name, r, s))  # type: ignore[misc]
                 source = got if comparison.mismatched == before else want
                 state = {into: source[out] for out, into in feedback.items()}
-        sensitivity = self.sensitivity(name, rollouts)
+        sensitivity = self.recorder.sensitivity(name, self.steps, self.seeds)
         limits = [t.allowed for t in tolerances.values() if t.reference_error is not None]
         binding = sensitivity <= min(limits, default=0.0)
         note = "" if binding else _parting(comparison, sensitivity)
         draws = self.draws(name, rollouts)
-        return self.check(
-            name, "closed-loop", comparison, draws, binding=binding, sensitivity=sensitivity, note=note
-        )
-
-    def sensitivity(self, name: str, rollouts: Sequence[Rollout]) -> float:
-        """The largest change of any float output of JAX's own loop after a 1-ulp change of its state.
-
-        The change is made before step 0 and before step 1, since policies reset their state at step 0.
-        """
-        worst = 0.0
-        floats = [leaf.name for leaf in self.recorder.traces[name].outputs if leaf.is_float]
-        for rollout in rollouts:
-            moved = self.recorder.rollout(name, rollout.seed, len(rollout.inputs), moved=frozenset({0, 1}))
-            for got, want in zip(moved.outputs, rollout.outputs, strict=True):
-                worst = max(worst, *(error(got[n], want[n]) for n in floats), 0.0)
-        return worst
+        return self.check(name, "closed-loop", comparison, draws, binding=binding, sensitivity=sensitivity, note=note)
 
     def key_check(self, name: str, rollout: Rollout, tolerances: Mapping[str, Tolerance]) -> Check:
         """The same key repeats the result, bit for bit, and another key changes what it changes in JAX."""
@@ -415,10 +420,6 @@ def _differs(a: Arrays, b: Arrays, tolerances: Mapping[str, Tolerance]) -> bool:
 
 
 def _parting(comparison: Comparison, sensitivity: float) -> str:
-    steps = [
-        step
-        for name, (value, step) in comparison.worst.items()
-        if value > comparison.tolerances[name].allowed
-    ]
+    steps = [step for name, (value, step) in comparison.worst.items() if value > comparison.tolerances[name].allowed]
     parted = f"; parted at step {min(steps)}" if steps else ""
     return f"chaotic: JAX's own loop moves by {sensitivity:.2g} after a 1-ulp change{parted}"
