@@ -18,6 +18,7 @@ from opcompat.contract import contracts
 from opcompat.driver import legalize
 from opcompat.errors import BundleError, ConfigError
 from opcompat.inline import inline
+from opcompat.manifest import SAMPLING
 from opcompat.model import Model
 from opcompat.report import Check, Report
 from opcompat.runtime.loaded import load
@@ -77,13 +78,16 @@ def convert(
 ) -> tuple[Bundle, Report]:
     """Writes a bundle at `out` and proves every artifact in it against JAX, over `steps` steps from each of `seeds`.
 
-    `batch` adds entry points NAME@N of other batch sizes, which share the weights (see `opcompat.batch`).
+    `sampling` says what becomes of draws (see `opcompat.sampling`): "exact" keeps the keys as inputs and draws what
+    JAX draws, "noise" makes each draw an input, "greedy" takes the mode or mean. `batch` adds entry points NAME@N of
+    other batch sizes, which share the weights (see `opcompat.batch`).
 
     Raises UnsupportedError (with the report) if anything cannot run, VerificationError (with the report) if an
     artifact differs, OutputError if `out` exists or cannot be written. In each case nothing is written.
     """
-    if sampling != "exact":
-        raise ConfigError(f"sampling {sampling!r} is not supported; next: use exact")
+    mode = next((m for m in SAMPLING if m == sampling), None)
+    if mode is None:
+        raise ConfigError(f"sampling {sampling!r} does not exist; next: use one of {', '.join(SAMPLING)}")
     if steps < 1 or seeds < 1:
         raise ConfigError(f"steps and seeds must be positive, not {steps} and {seeds}")
     sources = [Path(source)] if source and Path(source).exists() else []
@@ -91,6 +95,7 @@ def convert(
         with_batches(model, batch),
         out,
         to,
+        sampling=mode,
         opset=opset,
         force=force,
         steps=steps,
@@ -120,11 +125,12 @@ def verify(
     if model is None:
         return _replay(opened)
     model = with_batches(model, sizes_of(tuple(opened.manifest.entry_points)))
-    traces = conversion.trace_all(model)
-    report = conversion.base_report("verify", model, traces, source)
-    _check_same(opened, model, traces)
-    recorder = Recorder(model, traces, contracts(model, traces))
-    checks = conversion.run_checks(recorder, opened.path, opened.manifest, steps, seeds, progress or _silent)
+    say = progress or _silent
+    sampled = conversion.sample_all(model, opened.manifest.sampling, say)
+    report = conversion.base_report("verify", model, sampled.traces, source)
+    _check_same(opened, sampled.model, sampled.traces)
+    recorder = Recorder(sampled.model, sampled.traces, contracts(sampled.model, sampled.traces))
+    checks = conversion.run_checks(sampled, recorder, opened.path, opened.manifest, steps, seeds, say)
     report = replace(report, bundle=str(opened.path), checks=checks)
     return replace(report, next_step=_after_verify(report))
 

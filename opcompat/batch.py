@@ -26,6 +26,8 @@ def with_batches(model: Model, sizes: Sequence[int]) -> Model:
     """
     if any(size < 1 for size in sizes):
         raise ConfigError(f"batch sizes must be positive, not {list(sizes)}")
+    if not sizes:
+        return model
     entries = dict(model.entry_points)
     for name, entry in model.entry_points.items():
         base = _batch_of(name, entry)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from opcompat.errors import ConfigError
+from opcompat.manifest import SAMPLING
 
 FILE = "opcompat.toml"
-SAMPLING = ("exact",)
 _FACTORY = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\Z")
 
 
@@ -86,8 +86,8 @@ def check_sampling(value: str) -> str:
     """`value`, if it is a way of exporting draws that exists. Raises ConfigError."""
     if value not in SAMPLING:
         raise ConfigError(
-            f"sampling {value!r} does not exist in this version: 'exact' does (the key stays an input, "
-            "and the artifact draws what JAX draws)"
+            f"sampling {value!r} does not exist{did_you_mean(value, SAMPLING)} (there are exact: keys stay inputs, and "
+            "the artifact draws what JAX draws; noise: each draw is an input; greedy: its mode or mean)"
         )
     return value
 

@@ -18,6 +18,7 @@ import numpy as np
 
 import opcompat
 from opcompat import jaxcompat, manifest, packs
+from opcompat import sampling as sampling_modes
 from opcompat.analyze import Analysis, analyze_all, target_report
 from opcompat.bundle import Bundle, reference_path, write_bundle
 from opcompat.contract import Contract, contracts
@@ -27,6 +28,7 @@ from opcompat.report import ArtifactFile, Check, Report, TargetReport
 from opcompat.runtime.reference import Reference as Recording
 from opcompat.runtime.reference import write_arrays, write_reference
 from opcompat.runtime.session import open_engine
+from opcompat.sampling import Sampled, prove
 from opcompat.targets.catalog import FORMATS, target
 from opcompat.trace import Leaf, Trace, trace
 from opcompat.verification import Progress, Recorder, Verifier
@@ -43,11 +45,18 @@ PACKAGES = ("jax", "jaxlib", "numpy", "onnx", "onnx-ir", "onnxruntime", "ai-edge
 class Plan:
     """A model, traced, and judged for each format it is to be written in. All of it is done before any file."""
 
-    model: Model
-    traces: Mapping[str, Trace]
+    sampled: Sampled
     contracts: Mapping[str, Contract]
     analyses: Mapping[str, Mapping[str, Analysis]]
     """Format -> entry point -> analysis."""
+
+    @property
+    def model(self) -> Model:
+        return self.sampled.model
+
+    @property
+    def traces(self) -> Mapping[str, Trace]:
+        return self.sampled.traces
 
     @property
     def ok(self) -> bool:
@@ -62,11 +71,23 @@ def trace_all(model: Model) -> dict[str, Trace]:
     return {name: trace(model, name) for name in model.entry_points}
 
 
-def plan(model: Model, formats: Sequence[str], opset: int | None, progress: Progress) -> Plan:
-    """Traces, checks the contract, rewrites and lowers. Raises ConfigError and TraceError."""
+def sample_all(model: Model, sampling: manifest.Sampling, progress: Progress) -> Sampled:
+    """Traces every entry point and applies the sampling mode. Raises ConfigError, TraceError, UnsupportedError."""
     progress("tracing")
-    traces = trace_all(model)
-    connected = contracts(model, traces)
+    sampled = sampling_modes.apply(model, trace_all(model), sampling)
+    for name, gone in sampled.dropped.items():
+        if gone:
+            progress(f"{name}: sampling {sampling} leaves out {', '.join(gone)}")
+    return sampled
+
+
+def plan(
+    model: Model, formats: Sequence[str], sampling: manifest.Sampling, opset: int | None, progress: Progress
+) -> Plan:
+    """Traces, checks the contract, rewrites and lowers. Raises ConfigError, TraceError and UnsupportedError."""
+    sampled = sample_all(model, sampling, progress)
+    traces = sampled.traces
+    connected = contracts(sampled.model, traces)
     rules = packs.rules()
     analyses: dict[str, dict[str, Analysis]] = {}
     for form in formats:
@@ -76,7 +97,7 @@ def plan(model: Model, formats: Sequence[str], opset: int | None, progress: Prog
         progress(f"rewriting for {judge.name}")
         found = analyze_all(list(traces.values()), judge, rules)
         analyses[form] = {a.trace.entry_point: a for a in found}
-    return Plan(model, traces, connected, analyses)
+    return Plan(sampled, connected, analyses)
 
 
 # Writing
@@ -87,6 +108,7 @@ def convert(
     out: str | Path,
     formats: Sequence[str],
     *,
+    sampling: manifest.Sampling = "exact",
     opset: int | None = None,
     force: bool = False,
     steps: int = 100,
@@ -97,7 +119,7 @@ def convert(
 ) -> tuple[Bundle, Report]:
     """See `opcompat.api.convert`."""
     weights_known(model)
-    planned = plan(model, formats, opset, progress)
+    planned = plan(model, formats, sampling, opset, progress)
     report = base_report("convert", model, planned.traces, source)
     report = replace(report, targets=planned.target_reports())
     if not planned.ok:
@@ -107,8 +129,8 @@ def convert(
     def fill(folder: Path) -> manifest.Manifest:
         made = _write_artifacts(planned, folder, opset, report)
         progress("recording JAX's reference")
-        recorder = Recorder(model, planned.traces, planned.contracts)
-        checks = run_checks(recorder, folder, made, steps, seeds, progress)
+        recorder = Recorder(planned.model, planned.traces, planned.contracts)
+        checks = run_checks(planned.sampled, recorder, folder, made, steps, seeds, progress)
         record(recorder, folder, steps)
         done = replace(report, checks=checks)
         if not done.ok:
@@ -122,6 +144,7 @@ def convert(
 
 
 def run_checks(
+    sampled: Sampled,
     recorder: Recorder,
     folder: Path,
     made: manifest.Manifest,
@@ -135,6 +158,7 @@ def run_checks(
         for name, one in recorder.traces.items()
         if one.computes_in_half
     ]
+    checks += prove(sampled, recorder, min(steps, RECORDED_STEPS))
     for form in made.formats:
         engine = open_engine(folder, made, form)
         checks += Verifier(recorder, engine, form, steps, seeds, progress).run()
@@ -224,7 +248,7 @@ def _write_artifacts(planned: Plan, folder: Path, opset: int | None, report: Rep
     return manifest.Manifest(
         name=planned.model.name,
         opcompat=opcompat.__version__,
-        sampling="exact",
+        sampling=planned.sampled.mode,
         versions=report.versions,
         config=report.config,
         formats=formats,
@@ -330,11 +354,12 @@ def _info(planned: Plan, name: str, folder: Path) -> manifest.EntryPointInfo:
         outputs=tuple(map(_leaf, one.outputs)),
         feedback=dict(contract.feedback),
         init=init,
+        dropped=planned.sampled.dropped.get(name, ()),
     )
 
 
 def _leaf(leaf: Leaf) -> manifest.Leaf:
-    return manifest.Leaf(leaf.name, leaf.shape, leaf.dtype, leaf.file_dtype, leaf.key)
+    return manifest.Leaf(leaf.name, leaf.shape, leaf.dtype, leaf.file_dtype, leaf.key, leaf.noise)
 
 
 def record(recorder: Recorder, folder: Path, steps: int) -> None:

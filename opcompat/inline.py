@@ -43,8 +43,9 @@ BODIES = frozenset({"scan", "while", "cond"})
 
 
 class _Inliner:
-    def __init__(self, mark: bool) -> None:
+    def __init__(self, mark: bool, keep: Callable[[Any], bool]) -> None:
         self.mark = mark
+        self.keep = keep
         self.eqns: list[Any] = []
         self.consts: dict[Any, Any] = {}
         self.known: dict[tuple[int, Any], Any] = {}
@@ -59,7 +60,7 @@ class _Inliner:
             invars = [v if jaxcompat.is_literal(v) else env[v] for v in eqn.invars]
             ident = f"{prefix}{index}"
             called = _called(eqn)
-            if called is not None:
+            if called is not None and not self.keep(eqn):
                 outs = self.run(jaxcompat.parts(called), invars, info, ident + ".")
                 env.update(zip(eqn.outvars, outs, strict=True))
                 continue
@@ -87,14 +88,21 @@ class _Inliner:
     def body(self, closed: Any, prefix: str, info: Any) -> Any:
         # The body's equations are traced again with an empty name stack, so only the place is inherited.
         place_only = info.replace(name_stack=info.name_stack.__class__())
-        return inline(closed, mark=self.mark, prefix=prefix, outer=place_only)
+        return inline(closed, mark=self.mark, prefix=prefix, outer=place_only, keep=self.keep)
 
 
-def inline(closed: Any, *, mark: bool = False, prefix: str = "", outer: Any = None) -> Any:
+def inline(
+    closed: Any,
+    *,
+    mark: bool = False,
+    prefix: str = "",
+    outer: Any = None,
+    keep: Callable[[Any], bool] = lambda _: False,
+) -> Any:
     """The closed jaxpr with all calls dissolved, in bodies too. With `mark`, each equation carries its id:
-    the path of indices that leads to it in the original ("3.0.2", "7:jaxpr.1")."""
+    the path of indices that leads to it in the original ("3.0.2", "7:jaxpr.1"). Calls that `keep` picks stay."""
     p = jaxcompat.parts(closed)
-    inliner = _Inliner(mark)
+    inliner = _Inliner(mark, keep)
     invars = [_copy(v) for v in p.invars]
     outvars = inliner.run(p, invars, outer, prefix)
     return jaxcompat.build(

@@ -166,8 +166,7 @@ def dead_code_free(closed: Any) -> Any:
     p = parts(closed)
     jaxpr = getattr(closed, "jaxpr", closed)
     pruned, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(p.outvars), instantiate=True)
-    pruned = pruned if _ONE_CLASS else jexc.ClosedJaxpr(pruned, list(p.consts))
-    left = parts(pruned)
+    left = parts(pruned)._replace(consts=p.consts)
     return build(pruned, left._replace(eqns=tuple(_with_pruned_bodies(e) for e in left.eqns)))
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.extend import core as jexc
 
 from opcompat import jaxcompat
 from opcompat.keys import erase_keys
@@ -39,10 +40,13 @@ class Reference:
     def __init__(self, model: Model, trace: Trace) -> None:
         self.trace = trace
         self._entry = model.entry_points[trace.entry_point]
-        self._params = [jax.numpy.asarray(x) for x in jax.tree_util.tree_leaves(model.params)]
+        own = self._weights if trace.in_tree is None else jax.tree_util.tree_leaves(model.params)
+        self._params = [jax.numpy.asarray(x) for x in own]
         self._step = jax.jit(self._call, compiler_options=COMPILER_OPTIONS)
 
     def _call(self, params: list[Any], words: list[Any]) -> list[Any]:
+        if self.trace.in_tree is None:
+            return list(jexc.jaxpr_as_fun(self.trace.closed)(*params, *words))
         inputs = [
             jax.random.wrap_key_data(x, impl=leaf.key) if leaf.key and leaf.typed_key else x
             for x, leaf in zip(words, self.trace.inputs, strict=True)
@@ -74,7 +78,8 @@ class Reference:
         closed = jaxcompat.dead_code_free(erase_keys(self.trace.closed))
         # Run a few times only: a quick compilation matters more than a quick program.
         quick = {"xla_backend_optimization_level": 0}
-        return jax.jit(shadow(closed), compiler_options=COMPILER_OPTIONS | quick)
+        noise = [leaf.noise is not None for leaf in (*self.trace.params, *self.trace.inputs)]
+        return jax.jit(shadow(closed, noise), compiler_options=COMPILER_OPTIONS | quick)
 
     @cached_property
     def _weights(self) -> list[Any]:
@@ -94,5 +99,5 @@ class Reference:
 
 
 def _largest(a: np.ndarray, b: np.ndarray) -> float:
-    difference = np.abs(a - b)[np.isfinite(a) & np.isfinite(b)]
-    return float(difference.max(initial=0.0))
+    finite = np.isfinite(a) & np.isfinite(b)
+    return float(np.abs(a[finite] - b[finite]).max(initial=0.0))

@@ -90,7 +90,8 @@ class Check:
     """One check of one artifact's entry point.
 
     `kind`: "step" (each step from JAX's state), "closed-loop" (the artifact feeds itself), "key" (another key
-    changes the draws, the same repeats them), "boundary", "replay" (the recorded reference).
+    changes the draws, the same repeats them), "boundary", "replay" (the recorded reference),
+    "sampling" (a noise form, fed with what JAX draws from 200 keys, against the policy).
     `draws` counts the discrete decisions that were compared, `mismatched` those that differ within the
     allowed margin. `binding` is False where a difference is only reported (a chaotic loop). `sensitivity` is
     the largest change of an output of JAX's own loop after a 1-ulp change of its state (closed-loop only).

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
 
 from opcompat import jaxcompat
 from opcompat.errors import ConfigError
+from opcompat.manifest import Noise
 from opcompat.model import EntryPoint
 from opcompat.reference import Arrays
+from opcompat.runtime.noise import draw
 from opcompat.trace import Leaf, Trace, path_name
 
 RESET_RATE = 0.01
@@ -23,11 +26,13 @@ def sample(entry: EntryPoint, trace: Trace, seed: int, step: int) -> dict[str, n
     """The inputs of one step by leaf name, reproducible from `seed` and `step`.
 
     Keys are `fold_in(key(seed), step)`. Without a sampler of the entry point's own: floats are unit normal, bools
-    true one time in ten (`is_first`: on step 0 and one time in a hundred), integers small and not negative.
+    true one time in ten (`is_first`: on step 0 and one time in a hundred), integers small and not negative. Noise
+    has its own distribution.
     Raises ConfigError if the entry point's sampler returns something that does not fit.
     """
     rng = np.random.default_rng([seed, step])
-    values = {leaf.name: _random(leaf, rng, step) for leaf in trace.inputs}
+    values = {leaf.name: _random(leaf, rng, step) for leaf in trace.inputs if leaf.noise is None}
+    values.update(noise(trace, seed, step))
     if entry.inputs is not None:
         values.update(_from_user(entry, trace, rng))
     values.update(keys(trace, seed, step))
@@ -46,17 +51,29 @@ def keys(trace: Trace, seed: int, step: int) -> dict[str, np.ndarray]:
     return found
 
 
+def noise(trace: Trace, seed: int, step: int) -> dict[str, np.ndarray]:
+    """The noise inputs of one step, in the dtypes of the policy."""
+    rng = np.random.default_rng([seed, step, 1])
+    found = ((leaf, draw(leaf, rng)) for leaf in trace.inputs if leaf.noise)
+    return {leaf.name: array.astype(jax.numpy.dtype(leaf.dtype)) for leaf, array in found}
+
+
 def boundary(
     trace: Trace, fed_back: frozenset[str], base: Arrays
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """(what, inputs) with one boundary value in all inputs of a kind; keys and state as in `base`."""
+    """(what, inputs) with one boundary value in all inputs of a kind; keys and state as in `base`.
+
+    Noise takes the ends of what its distribution gives, and its middle.
+    """
     for index, value in enumerate(_FLOATS):
         inputs = dict(base)
         for leaf in trace.inputs:
             if leaf.key or leaf.name in fed_back:
                 continue
             dtype = jax.numpy.dtype(leaf.dtype)
-            if dtype.kind == "b":
+            if leaf.noise is not None:
+                inputs[leaf.name] = np.full(leaf.shape, _ends(leaf.noise, dtype)[index % 3], dtype)
+            elif dtype.kind == "b":
                 inputs[leaf.name] = np.full(leaf.shape, index % 2 == 0)
             elif dtype.kind in "iu":
                 limits = np.iinfo(dtype)
@@ -65,6 +82,15 @@ def boundary(
             else:
                 inputs[leaf.name] = np.full(leaf.shape, value, dtype)
         yield f"{value:g}", inputs
+
+
+def _ends(noise: Noise, dtype: Any) -> tuple[Any, Any, Any]:
+    """The smallest and largest values that a draw can be, as good as, and one between."""
+    if noise.distribution == "bits":
+        return 0, np.iinfo(dtype).max, np.iinfo(dtype).max // 2
+    one = np.ones((), dtype)
+    ends = {"normal": (-5.5, 5.5, 0.0), "gumbel": (-4.5, 16.0, 0.0), "uniform": (0.0, np.nextafter(one, one * 0), 0.5)}
+    return ends[noise.distribution]
 
 
 def _random(leaf: Leaf, rng: np.random.Generator, step: int) -> np.ndarray:
@@ -81,7 +107,13 @@ def _random(leaf: Leaf, rng: np.random.Generator, step: int) -> np.ndarray:
 
 def _from_user(entry: EntryPoint, trace: Trace, rng: np.random.Generator) -> dict[str, np.ndarray]:
     assert entry.inputs is not None
-    args = entry.inputs(rng)
+    try:
+        args = tuple(entry.inputs(rng))
+    except Exception as error:
+        raise ConfigError(
+            f"{trace.entry_point}: inputs(rng) fails: {type(error).__name__}: {error}; next: call it by hand with "
+            "numpy.random.default_rng(0); it must return the arguments as a tuple"
+        ) from error
     found = {}
     for name, tree in zip(entry.argument_names(), args, strict=False):
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
@@ -89,7 +121,7 @@ def _from_user(entry: EntryPoint, trace: Trace, rng: np.random.Generator) -> dic
             if not jaxcompat.is_key(jax.typeof(leaf).dtype):
                 found[full] = np.asarray(leaf)
     for leaf in trace.inputs:
-        if leaf.key:
+        if leaf.key or leaf.noise:
             continue
         if leaf.name not in found or found[leaf.name].shape != leaf.shape:
             got = found[leaf.name].shape if leaf.name in found else "nothing"

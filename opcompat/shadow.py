@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
+from jax.extend import core as jexc
 
 from opcompat import jaxcompat
 from opcompat.inline import bodies
@@ -50,14 +51,15 @@ _STEPS = frozenset({"floor", "ceil", "round", "sign", "nextafter", "rem", "bitca
 _COMPARES = frozenset({"lt", "le", "gt", "ge"})
 
 
-def shadow(closed: Any) -> Callable[..., tuple[list[Any], list[Any], Decisions]]:
+def shadow(closed: Any, noise: Sequence[bool]) -> Callable[..., tuple[list[Any], list[Any], Decisions]]:
     """A function of the jaxpr's inputs that returns (outputs, float64 outputs, decisions).
 
-    `closed` has calls dissolved and keys erased. Trace and run the result with x64 enabled.
+    `closed` has calls dissolved and keys erased; `noise` tells which of its inputs are random. Trace and run the
+    result with x64 enabled.
     """
 
     def run(*args: Any) -> tuple[list[Any], list[Any], Decisions]:
-        outs, decisions = _run(closed, [_exact(a) for a in args])
+        outs, decisions = _run(closed, [_exact(a, random) for a, random in zip(args, noise, strict=True)])
         return [o.value for o in outs], [o.shadow for o in outs], decisions
 
     return run
@@ -95,7 +97,7 @@ def _run(closed: Any, args: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
 
 def _equation(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
     name = eqn.primitive.name
-    random = name in _RANDOM or any(o.random for o in operands)
+    random = _is_random(eqn, operands)
     values = _bind(eqn, [o.value for o in operands], eqn.params)
     floats = [_is_float(v.aval) for v in eqn.outvars]
     if any(floats) and name not in _STEPS:
@@ -106,20 +108,47 @@ def _equation(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions
     return outs, _decisions(eqn, operands, random)
 
 
+def _is_random(eqn: Any, operands: Sequence[Pair]) -> bool:
+    return any(o.random for o in operands) or _draws(eqn)
+
+
+def _draws(eqn: Any) -> bool:
+    """Whether an equation, or one in its bodies, makes random bits."""
+    inner = (e for _, body in bodies(eqn) for e in jaxcompat.parts(body).eqns)
+    return eqn.primitive.name in _RANDOM or any(map(_draws, inner))
+
+
 def _bind(eqn: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     out = eqn.primitive.bind(*args, **params)
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
 def _widened(params: dict[str, Any]) -> dict[str, Any]:
-    """Params with float64 in place of every float dtype."""
+    """Params with float64 in place of every float dtype, in the combiners of reductions and scatters, too."""
 
     def wide(value: Any) -> Any:
+        if jaxcompat.is_jaxpr(value):
+            return _wide_combiner(value)
         if isinstance(value, np.dtype | type) and jnp.issubdtype(value, jnp.floating):
             return np.dtype(np.float64)
         return value
 
     return {k: wide(v) for k, v in params.items()}
+
+
+def _wide_combiner(combiner: Any) -> Any:
+    """The same function of float64 scalars: what a reduction or a scatter does with two elements."""
+    is_open = not isinstance(combiner, jexc.ClosedJaxpr)
+    closed = jexc.ClosedJaxpr(combiner, []) if is_open else combiner
+    own = [v.aval for v in jaxcompat.parts(closed).invars]
+
+    def run(*args: Any) -> list[Any]:
+        outs, _ = _run(closed, [Pair(x.astype(a.dtype), x, False) for x, a in zip(args, own, strict=True)])
+        return [o.shadow for o in outs]
+
+    avals = [jaxcompat.shape_dtype(a.shape, np.float64 if _is_float(a) else a.dtype) for a in own]
+    wide = jaxcompat.trace(run, avals)
+    return wide.jaxpr if is_open else wide
 
 
 def _decisions(eqn: Any, operands: Sequence[Pair], random: bool) -> Decisions:
@@ -160,7 +189,7 @@ def _pairs(flat: Sequence[Any], random: bool) -> list[Pair]:
 
 def _cond(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
     which, *args = operands
-    random = any(o.random for o in operands)
+    random = _is_random(eqn, operands)
 
     def branch(body: Any) -> Callable[..., Any]:
         def run(flat: Any) -> Any:
@@ -180,7 +209,7 @@ def _arrays(made: Decisions) -> Decisions:
 
 def _while(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
     in_cond, in_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    random = any(o.random for o in operands)
+    random = _is_random(eqn, operands)
     cond_consts, body_consts, carry = (
         operands[:in_cond],
         operands[in_cond : in_cond + in_body],
@@ -201,7 +230,7 @@ def _while(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
 
 def _scan(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
     in_consts, in_carry = jaxcompat.scan_counts(eqn)
-    random = any(o.random for o in operands)
+    random = _is_random(eqn, operands)
     consts, carry, xs = (
         operands[:in_consts],
         operands[in_consts : in_consts + in_carry],

@@ -18,6 +18,7 @@ from opcompat.errors import TraceError
 from opcompat.inline import inline
 from opcompat.jaxcompat import Parts
 from opcompat.keys import STRUCTURAL
+from opcompat.manifest import Noise
 from opcompat.model import EntryPoint, Model
 from opcompat.walk import Original, describe, originals
 
@@ -30,7 +31,7 @@ class Leaf:
     """One array of the interface.
 
     `key` names the implementation ("threefry2x32") if it is a PRNG key, typed or raw; `dtype` is then "uint32" and
-    `shape` that of its words.
+    `shape` that of its words. `noise` says what an input is filled with that stands for a draw.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Leaf:
     dtype: str
     key: str = ""
     typed_key: bool = False
+    noise: Noise | None = None
 
     @property
     def file_dtype(self) -> str:
@@ -55,7 +57,9 @@ class Trace:
 
     `closed` is a closed jaxpr without calls whose inputs are the params' leaves, then the arguments' leaves,
     every equation marked with its id. `params` name the first inputs, `inputs` the rest. `weights` has the
-    params' values, where they are known. `argument` gives each input leaf's top-level argument.
+    params' values, where they are known. `in_tree` is the structure of the function's arguments, and None if
+    `closed` is no longer the function's own because its draws were replaced. `nested` is the jaxpr as JAX traced
+    it, with its calls.
     """
 
     entry_point: str
@@ -66,6 +70,7 @@ class Trace:
     weights: Mapping[str, Any]
     originals: Mapping[str, Original]
     in_tree: Any
+    nested: Any = None
 
     @property
     def computes_in_half(self) -> bool:
@@ -92,7 +97,7 @@ def trace(model: Model, name: str) -> Trace:
         return jax.tree_util.tree_leaves([part for _, part in parts])
 
     try:
-        closed = jax.make_jaxpr(flat)(*(_abstract(x) for x in leaves))
+        nested = jax.make_jaxpr(flat)(*(_abstract(x) for x in leaves))
     except TraceError:
         raise
     except Exception as error:
@@ -100,11 +105,11 @@ def trace(model: Model, name: str) -> Trace:
     outputs = tuple(leaf for part_name, part in out_parts for leaf in _leaves(part, part_name))
     for kind, found in (("inputs", inputs), ("outputs", outputs)):
         _check_unique(name, kind, found)
-    closed, hoisted = _hoist(inline(closed, mark=True))
+    closed, hoisted = hoist(inline(nested, mark=True))
     params = (*hoisted, *params)
     inputs = _mark_raw_keys(closed, inputs, len(params))
     weights = dict(zip((p.name for p in params), [*hoisted.values(), *leaves], strict=False))
-    return Trace(name, closed, params, inputs, outputs, weights, originals(closed), in_tree)
+    return Trace(name, closed, params, inputs, outputs, weights, originals(closed), in_tree, nested)
 
 
 def path_name(path: Sequence[Any]) -> str:
@@ -239,7 +244,7 @@ def _explain(name: str, entry: EntryPoint, error: Exception) -> str:
     )
 
 
-def _hoist(closed: Any) -> tuple[Any, dict[Leaf, Any]]:
+def hoist(closed: Any) -> tuple[Any, dict[Leaf, Any]]:
     """Turns large closed-over arrays into leading inputs, named after their content; others stay constants."""
     p = jaxcompat.parts(closed)
     hoisted: dict[Leaf, Any] = {}

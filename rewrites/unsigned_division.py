@@ -79,7 +79,7 @@ _VALUES = np.array([0, 1, 2, 3, 7, 10, 65537, 2**31 - 1, 2**31, 2**31 + 1, 2**32
 _X, _Y = np.repeat(_VALUES, _VALUES.size), np.tile(_VALUES, _VALUES.size)
 
 RULE = Rule(
-    id="OC208",
+    id="OC215",
     stage="legalize",
     primitives=frozenset({"div", "rem"}),
     apply=apply,

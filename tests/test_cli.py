@@ -242,7 +242,7 @@ def test_a_factory_that_raises_shows_its_traceback_on_demand(engine: Engine, sou
         (["convert", "model", "--out", "dist"], "give --to onnx,tflite, or set to in opcompat.toml"),
         (["convert", "model", "--to", "onnx"], "give --out DIR, or set out in opcompat.toml"),
         (["convert", "model", "--to", "onx", "--out", "d"], "no format 'onx'; did you mean 'onnx'?"),
-        (["convert", "model", "--sampling", "noise"], "sampling 'noise' does not exist in this version"),
+        (["convert", "model", "--sampling", "greed"], "sampling 'greed' does not exist; did you mean 'greedy'?"),
         (["convert", "model", "--steps", "0"], "0 is not in the range x>=1"),
         (["verify", "bundle", "--output", "json=bundle/r.json"], "it lies inside a bundle"),
         (["verify", "bundle", "--arg", "a=1"], "--arg needs SOURCE"),

@@ -70,7 +70,7 @@ def test_only_the_folder_itself(tmp_path: Path) -> None:
         ("targets = []", "targets: must be a list of names"),
         ("to = [1]", "to: must be a list of names"),
         ("out = false", "out: must be a string"),
-        ('sampling = "greedy"', "sampling: sampling 'greedy' does not exist in this version"),
+        ('sampling = "argmax"', "sampling: sampling 'argmax' does not exist (there are exact"),
         ("opset = true", "opset: must be a whole number from 1, not True (bool)"),
         ("steps = 0", "steps: must be a whole number from 1"),
         ("seeds = 1.5", "seeds: must be a whole number from 1"),

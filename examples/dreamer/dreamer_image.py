@@ -47,12 +47,12 @@ def _init_stage(rng: np.random.Generator, inputs: int, outputs: int) -> Params:
 
 def _convolve(params: Params, x: Array) -> Array:
     """dtype[B, height, width, inputs] -> dtype[B, height / 2, width / 2, outputs]."""
-    y: Array
-    y = jax.lax.conv_general_dilated(
+    y: Array = jax.lax.conv_general_dilated(
         x,
         params["kernel"],
         window_strides=(STRIDE, STRIDE),
         padding="SAME",
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
-    return y + params["bias"]
+    y += params["bias"]
+    return y

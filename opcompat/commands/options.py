@@ -61,8 +61,11 @@ def names(option: str, destination: str, text: str) -> Callable[[F], F]:
 
 def sampling(function: F) -> F:
     """--sampling, on convert."""
-    text = "How draws are exported: exact (the key is an input, and the draws are JAX's)."
-    return click.option("--sampling", metavar="exact", callback=_parse_sampling, help=text)(function)
+    text = (
+        "What becomes of draws: exact (the default; keys are inputs, and the artifact draws what JAX draws), noise "
+        "(each draw is an input), greedy (its mode or mean)."
+    )
+    return click.option("--sampling", metavar="MODE", callback=_parse_sampling, help=text)(function)
 
 
 def batch(function: F) -> F:

@@ -6,10 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from opcompat.bundle import Bundle, reference_path
 from opcompat.errors import BundleError
 from opcompat.manifest import EntryPointInfo, Init, Leaf, Manifest
 from opcompat.runtime.inputs import Array, InputError, require, take
+from opcompat.runtime.noise import draw
 from opcompat.runtime.reference import read_init, read_reference
 from opcompat.runtime.replay import ReplayResult, replay_entry_point
 from opcompat.runtime.session import PACKAGES, Session, installed, open_engine
@@ -150,6 +153,10 @@ class LoadedEntryPoint:
         """Runs once, with every input given; the state is neither used nor changed."""
         return self._run(take(inputs or {}, self.inputs, self.name))
 
+    def noise(self, rng: np.random.Generator) -> dict[str, Array]:
+        """Fresh noise for all inputs that stand for draws, by name; none unless the bundle's sampling is "noise"."""
+        return {leaf.name: draw(leaf, rng) for leaf in self.inputs if leaf.noise}
+
     def reset(self, inputs: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Sets the state to its first value, by running the entry points that give it.
 
@@ -166,7 +173,7 @@ class LoadedEntryPoint:
         """Runs once, with the state from the last step, and keeps what is fed back for the next.
 
         The first step resets by itself if the entry points that give the first state take nothing, or
-        nothing but what `inputs` holds and no key: a key used twice would repeat its draws. A state given in
+        nothing but what `inputs` holds, and no key or noise: used twice, it would repeat its draws. A state given in
         `inputs` is used in the place of the kept one.
         """
         given = take(inputs or {}, self.inputs, self.name)
@@ -202,7 +209,7 @@ class LoadedEntryPoint:
     def _automatic_state(self, given: Mapping[str, Array]) -> dict[str, Array]:
         self._check_init()
         needed = {x.name: x for n in self._init_entry_points() for x in self._owner._info(n).inputs}
-        missing = [x for x in needed.values() if x.key or x.name not in given]
+        missing = [x for x in needed.values() if x.key or x.noise or x.name not in given]
         if missing:
             raise InputError(
                 f"{self.name}: call reset({', '.join(f'{x.name}={x.type}' for x in missing)}) first: "

@@ -37,15 +37,12 @@ def draw(leaf: NoiseInput, rng: np.random.Generator) -> Array:
         raise InputError(f"{leaf.name}: is no noise, but an input of its own")
     dtype = np.dtype(leaf.file_dtype)
     if leaf.noise.distribution == "bits":
-        return np.frombuffer(rng.bytes(_size(leaf.shape) * dtype.itemsize), dtype).reshape(leaf.shape)
+        wide = rng.integers(0, 2 ** (8 * dtype.itemsize), leaf.shape, np.uint64, endpoint=False)
+        return np.asarray(wide, dtype)
     if leaf.noise.distribution == "normal":
-        return rng.standard_normal(leaf.shape).astype(dtype)
+        return np.asarray(rng.standard_normal(leaf.shape), dtype)
     if leaf.noise.distribution == "gumbel":
-        return rng.gumbel(size=leaf.shape).astype(dtype)
+        return np.asarray(rng.gumbel(size=leaf.shape), dtype)
     # Rounded down to the digits of the policy's own type: to the nearest, it would sometimes be 1.
     digits = _DIGITS[leaf.dtype]
-    return np.floor(rng.random(leaf.shape) * 2.0**digits).astype(dtype) * dtype.type(2.0**-digits)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+    return np.asarray(np.floor(rng.random(leaf.shape) * 2.0**digits) * 2.0**-digits, dtype)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import jax
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 from jax.extend import core as jexc
@@ -66,9 +67,9 @@ def recognised_as(mode: Mode) -> Literal["noise", "greedy"]:
 def replace_draws(closed: Any, live: Sequence[bool], mode: Mode, where: str) -> tuple[Any, tuple[Slot, ...]]:
     """The closed jaxpr with its draws replaced, and what was added to its inputs (`noise`) or results (`tap`).
 
-    `closed` has calls dissolved, but for those that `recognise` knows in this mode. `live` tells which of its inputs change from call to
-    call. `where` is the entry point's name, for messages. Raises UnsupportedError, with the place and the next
-    step, for a draw that the mode cannot replace.
+    `closed` has calls dissolved, but for those that `recognise` knows in this mode. `live` tells which of its inputs
+    change from call to call. `where` is the entry point's name, for messages. Raises UnsupportedError, with the
+    place and the next step, for a draw that the mode cannot replace.
     """
     return _Walk(closed, live, mode, where).run()
 
@@ -172,9 +173,7 @@ class _Walk:
 
     def with_bodies(self, eqn: Any) -> None:
         entering = self.scope.entering(eqn)
-        walked = {
-            place: _Walk(body, entering[place], self.mode, self.where).run() for place, body in bodies(eqn)
-        }
+        walked = {place: _Walk(body, entering[place], self.mode, self.where).run() for place, body in bodies(eqn)}
         inner = [slot for _, slots in walked.values() for slot in slots]
         if not inner:
             self.editor.keep(eqn, params=map_bodies(eqn.params, lambda _, place: walked[place][0]))
@@ -283,9 +282,8 @@ class _Numbers:
         self._made: dict[Hashable, int] = {}
 
     def number(self, atom: Any) -> Hashable:
-        if jaxcompat.is_literal(atom):
-            return freeze(jnp.asarray(atom.val))
-        return self._of.get(atom, atom)
+        found: Hashable = freeze(np.asarray(atom.val)) if jaxcompat.is_literal(atom) else self._of.get(atom, atom)
+        return found
 
     def note(self, eqn: Any) -> None:
         if eqn.primitive.name not in KEY_PRIMITIVES:

@@ -76,9 +76,7 @@ def _ones(shape: tuple[int, ...], dtype: Any) -> Any:
 
 def _scale(unit: Any, low: Any, high: Any) -> Any:
     """`unit` in [0, 1) to [low, high), by the operations of `jax.random.uniform`."""
-    low, high = (
-        jnp.broadcast_to(lax.convert_element_type(x, unit.dtype), unit.shape) for x in (low, high)
-    )
+    low, high = (jnp.broadcast_to(lax.convert_element_type(x, unit.dtype), unit.shape) for x in (low, high))
     return lax.max(low, lax.add(lax.mul(unit, lax.sub(high, low)), low))
 
 
@@ -113,7 +111,7 @@ def _truncated_normal(key: Any, low: Any, high: Any, *, shape: tuple[int, ...], 
     return jax.random.truncated_normal(key, low, high, shape, dtype)
 
 
-def _bernoulli(mode: str, key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:  # noqa: ARG001
+def _bernoulli(mode: str, key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return jax.random.bernoulli(key, p, shape, mode)
 
 
@@ -223,7 +221,7 @@ def _match(eqn: Any, sampler: Sampler) -> Draw | None:
     for form in sampler.forms:
         for axes in _axes(len(keys), avals[1:]):
             call = partial(form, shape=out.shape[len(keys) :], dtype=float_type)
-            if _example(eqn, _lift(call, len(keys), axes), avals) == wanted:
+            if _example(eqn, _lift(call, len(keys), (0, *axes)), avals) == wanted:
                 return _draw(sampler, call, axes, keys, out.shape, float_type)
     return None
 
@@ -237,7 +235,7 @@ def _axes(layers: int, operands: Sequence[Any]) -> Iterator[tuple[int | None, ..
 
 def _lift(function: Callable[..., Any], layers: int, axes: tuple[int | None, ...]) -> Callable[..., Any]:
     for _ in range(layers):
-        function = jax.vmap(function, in_axes=(0, *axes))
+        function = jax.vmap(function, in_axes=axes)
     return function
 
 
@@ -262,15 +260,13 @@ def _draw(
     centre = sampler.centre and partial(sampler.centre, shape, dtype)
 
     def noise(key: Any, *_: Any) -> Any:
-        return _lift(standard, layers, ())(key)
+        return _lift(standard, layers, (0,))(key)
 
     def centred(*operands: Any) -> Any:
         assert sampler.centre is not None
         one = partial(sampler.centre, inner, dtype)
         if layers and 0 in axes:
-            for _ in range(layers):
-                one = jax.vmap(one, in_axes=axes)  # type: ignore[assignment]
-            return one(*operands)
+            return _lift(one, layers, axes)(*operands)
         return jnp.broadcast_to(one(*operands), shape)
 
     return Draw(
@@ -279,7 +275,7 @@ def _draw(
         shape,
         dtype,
         noise,
-        _lift(sampler.draw, layers, axes),
+        _lift(sampler.draw, layers, (0, *axes)),
         centred if centre else None,
         sampler.within,
     )
@@ -293,9 +289,7 @@ def _bits(eqn: Any) -> Draw:
     def noise(key: Any) -> Any:
         return lax.convert_element_type(eqn.primitive.bind(key, **eqn.params), dtype)
 
-    return Draw(
-        "bits", "bits", out.shape, dtype, noise, lambda bits: lax.convert_element_type(bits, out.dtype), None
-    )
+    return Draw("bits", "bits", out.shape, dtype, noise, lambda bits: lax.convert_element_type(bits, out.dtype), None)
 
 
 def _canonical(closed: Any) -> Hashable:
@@ -305,8 +299,7 @@ def _canonical(closed: Any) -> Hashable:
     rows: list[Hashable] = []
 
     def atom(a: Any) -> Hashable:
-        value = (freeze(np.asarray(a.val)), str(a.aval.dtype)) if jaxcompat.is_literal(a) else numbers[a]
-        return value  # type: ignore[no-any-return]
+        return (freeze(np.asarray(a.val)), str(a.aval.dtype)) if jaxcompat.is_literal(a) else numbers[a]
 
     for eqn in p.eqns:
         operands = tuple(atom(v) for v in eqn.invars)

@@ -70,7 +70,7 @@ def _matmul(b: TfliteBuilder, x: Tensor, adj_x: bool, y: Tensor, adj_y: bool) ->
 
 
 def conv_general_dilated(b: TfliteBuilder, eqn: Any, x: Tensor, kernel: Tensor) -> Tensor:
-    """1-D and 2-D, ordinary or depthwise. Layouts become NHWC and OHWI; weights once, in the file."""
+    """1-D and 2-D, ordinary, depthwise or in groups (which CONV_2D sees from the shapes). Layouts become NHWC and OHWI; weights once, in the file."""
     p = eqn.params
     spec = p["dimension_numbers"]
     spatial = len(spec.lhs_spec) - 2
@@ -80,8 +80,6 @@ def conv_general_dilated(b: TfliteBuilder, eqn: Any, x: Tensor, kernel: Tensor) 
     groups, depthwise = int(p["feature_group_count"]), False
     if groups != 1:
         depthwise = groups == x.shape[-1] and kernel.shape[in_channels] == 1
-        if not depthwise:
-            refuse("convolution in groups of several channels")
     order = [in_channels, *window, out_channels] if depthwise else [out_channels, *window, in_channels]
     weights = b.transpose(kernel, order)
     strides, dilation = [int(s) for s in p["window_strides"]], [int(d) for d in p["rhs_dilation"]]

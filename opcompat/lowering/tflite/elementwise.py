@@ -123,28 +123,36 @@ def extremum(op: str) -> Lowering:
 
 
 def extreme(b: TfliteBuilder, op: str, x: Tensor, y: Tensor) -> Tensor:
-    """max or min of floats with JAX's NaN, which MAXIMUM and MINIMUM lose.
+    """max or min of floats with JAX's NaN and zeros (-0.0 below 0.0), which MAXIMUM and MINIMUM lose.
 
     The kernels return their second operand when a comparison fails, and the default delegate swaps operands
-    to broadcast. With one number as the first operand, and not NaN, both give the other's NaN (measured).
+    to broadcast. With one number as the first operand, and not NaN, both give the other's NaN (measured), and
+    the other's zero: only a maximum with 0.0 has to be made positive.
     """
     for number, other in ((x, y), (y, x)):
-        if _is_number(number) and other.rank >= number.rank:
-            return b.binary(op, number, other)
-    better = "GREATER_EQUAL" if op == "MAXIMUM" else "LESS_EQUAL"
+        if _is_number(number) and other.rank >= number.rank and not (op == "MINIMUM" and _is_zero(number, negative=True)):
+            held = b.binary(op, number, other)
+            return b.add(held, number) if op == "MAXIMUM" and _is_zero(number, negative=False) else held
+    better = "GREATER" if op == "MAXIMUM" else "LESS"
     keep = b.binary("LOGICAL_OR", b.compare(better, x, y), b.is_nan(x))
-    return b.select(keep, x, y)
+    # Equal floats have equal bits, except for zeros, whose bits are in their order.
+    equal = b.bitcast(b.binary(op, b.bitcast(x, "int32"), b.bitcast(y, "int32")), x.dtype)
+    return b.select(b.compare("EQUAL", x, y), equal, b.select(keep, x, y))
 
 
 def _is_number(x: Tensor) -> bool:
     return x.data is not None and x.size == 1 and not np.isnan(x.data).any()
 
 
+def _is_zero(x: Tensor, negative: bool) -> bool:
+    return x.data is not None and bool((x.data == 0).all() and (np.signbit(x.data) == negative).all())
+
+
 def clamp(b: TfliteBuilder, eqn: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
     """min(max(x, low), high): high wins where the bounds cross, NaN stays."""
     refuse_uint32(eqn, 1)
     if x.dtype == "bool":
-        refuse("clamp on bool")
+        return b.binary("LOGICAL_AND", b.binary("LOGICAL_OR", x, low), high)
     if x.dtype not in FLOATS:
         return b.binary("MINIMUM", b.binary("MAXIMUM", x, low), high)
     return extreme(b, "MINIMUM", extreme(b, "MAXIMUM", x, low), high)
@@ -170,9 +178,14 @@ def _sign_uint32(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
     return b.cast(b.compare("NOT_EQUAL", x, b.int32(0)), "int32")
 
 
+def _sign_float(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
+    # SIGN makes -0.0 positive.
+    return b.select(b.compare("EQUAL", x, b.scalar(0, x.dtype)), x, b.unary("SIGN", x))
+
+
 neg = by_dtype(floating=_negative_float, integer=wrapping(unary("NEG")), uint32=unary("NEG"))
 absolute = by_dtype(floating=unary("ABS"), integer=wrapping(unary("ABS")), uint32=_same)
-sign = by_dtype(floating=unary("SIGN"), integer=unary("SIGN"), uint32=_sign_uint32)
+sign = by_dtype(floating=_sign_float, integer=unary("SIGN"), uint32=_sign_uint32)
 square = by_dtype(floating=unary("SQUARE"), integer=wrapping(_multiplied), uint32=_multiplied)
 
 
@@ -226,9 +239,37 @@ def exp2(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
 
 
 def round_(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
-    if int(eqn.params["rounding_method"]) != 1:  # RoundingMethod.TO_NEAREST_EVEN
-        refuse("round half away from zero: TFLite rounds half to even")
-    return b.unary("ROUND", x)
+    """Half to even is the kernel's way. Half away from zero: the fraction of a float is exact, and so is its test."""
+    if int(eqn.params["rounding_method"]) == 1:  # RoundingMethod.TO_NEAREST_EVEN
+        return b.unary("ROUND", x)
+    need_float32(eqn)
+    whole = b.unary("FLOOR", b.unary("ABS", x))
+    up = b.compare("GREATER_EQUAL", b.sub(b.unary("ABS", x), whole), b.scalar(0.5, x.dtype))
+    return _with_sign_of(b, b.add(whole, b.cast(up, x.dtype)), x)
+
+
+def _with_sign_of(b: TfliteBuilder, magnitude: Tensor, x: Tensor) -> Tensor:
+    """A float32 that is not negative, with the sign of `x`, zeros included."""
+    negative = b.binary("RIGHT_SHIFT", b.bitcast(x, "int32"), b.int32(31))
+    top = b.mul(negative, b.int32(INT32_MIN))
+    return b.bitcast(b.binary("BITWISE_XOR", b.bitcast(magnitude, "int32"), top), x.dtype)
+
+
+def tan(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
+    _plain_accuracy(eqn)
+    return b.binary("DIV", b.precise("SIN", x), b.precise("COS", x))
+
+
+def cbrt(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
+    """The power of a third of the magnitude, and one step of Newton's method, y - (y - x / y**2) / 3."""
+    _plain_accuracy(eqn)
+    size = b.unary("ABS", x)
+    first = _libm_power(b, size, b.scalar(np.float32(1 / 3), x.dtype))
+    error = b.sub(first, b.binary("DIV", size, b.mul(first, first)))
+    better = b.sub(first, b.mul(error, b.scalar(np.float32(1 / 3), x.dtype)))
+    # At 0 and infinity the step is NaN.
+    usable = b.compare("LESS", b.mul(error, b.scalar(0, x.dtype)), b.scalar(1, x.dtype))
+    return _with_sign_of(b, b.select(usable, better, first), x)
 
 
 def is_finite(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
@@ -237,8 +278,9 @@ def is_finite(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
 
 def _float_remainder(b: TfliteBuilder, eqn: Any, x: Tensor, y: Tensor) -> Tensor:
     """C's fmod: FLOOR_MOD of the magnitudes, with x's sign. A zero or infinite part gives NaN as in C."""
+    need_float32(eqn)
     rest = b.binary("FLOOR_MOD", b.unary("ABS", x), b.unary("ABS", y))
-    return b.mul(b.unary("SIGN", x), rest)
+    return _with_sign_of(b, rest, b.broadcast_to(x, rest.shape))
 
 
 # --- integer division ----------------------------------------------------------------------------------
@@ -343,9 +385,6 @@ def select_n(b: TfliteBuilder, eqn: Any, which: Tensor, *cases: Tensor) -> Tenso
 
 # --- conversions ---------------------------------------------------------------------------------------
 
-_SMALL_INTS = frozenset({"int8", "int16", "uint8", "uint16"})
-
-
 def convert_element_type(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
     """Between any two dtypes whose values CAST, or a short form around it, converts as JAX does."""
     old, new = dtype(eqn), out_dtype(eqn)
@@ -358,12 +397,26 @@ def convert_element_type(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
     return b.cast(x, "int32" if new == "uint32" else new)
 
 
+_LIMITS = {"int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "uint8": (0, 255), "uint16": (0, 2**16 - 1)}
+
+
 def _truncate(b: TfliteBuilder, x: Tensor, new: str) -> Tensor:
-    """float -> int32: towards zero, held at the limits, as CAST does; but NaN becomes 0 (CAST: maximum)."""
-    if new != "int32" or x.dtype == "float64":
+    """Floats towards zero, held at the limits, NaN to 0. CAST holds int32 only, and makes NaN its maximum."""
+    if x.dtype == "float64" or new not in (*_LIMITS, "int32", "uint32"):
         refuse(f"{x.dtype} to {new}: TFLite's CAST differs from JAX outside the range of {new}")
     x = b.cast(x, "float32")
-    return b.select(b.is_nan(x), b.int32(0), b.cast(x, "int32"))
+    whole = _truncate_unsigned(b, x) if new == "uint32" else b.cast(x, "int32")
+    if new in _LIMITS:
+        whole = b.clip_int(whole, *_LIMITS[new])
+    return b.cast(b.select(b.is_nan(x), b.int32(0), whole), "int32" if new == "uint32" else new)
+
+
+def _truncate_unsigned(b: TfliteBuilder, x: Tensor) -> Tensor:
+    """float32 -> the bits of a uint32: what is 2**31 or more is cast without its top bit."""
+    half = b.scalar(2.0**31, "float32")
+    low = b.clip_int(b.cast(x, "int32"), 0, 2**31 - 1)
+    high = b.binary("BITWISE_XOR", b.cast(b.sub(x, half), "int32"), b.int32(INT32_MIN))
+    return b.select(b.compare("GREATER_EQUAL", x, half), high, low)
 
 
 def bitcast_convert_type(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:

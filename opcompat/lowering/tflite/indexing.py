@@ -9,13 +9,16 @@ import numpy as np
 
 from opcompat.lowering.graph import Tensor
 from opcompat.lowering.tflite.builder import TfliteBuilder
-from opcompat.lowering.tflite.common import dtype, out_shape, refuse, refuse_uint32
+from opcompat.lowering.tflite.common import dtype, out_shape, refuse
 
 
-def _need_int32(eqn: Any, operand: int, index: Tensor) -> None:
-    refuse_uint32(eqn, operand)
-    if index.dtype != "int32":
+def _as_int32(b: TfliteBuilder, eqn: Any, operand: int, index: Tensor) -> Tensor:
+    """An index as int32; unsigned ones beyond its range at the end, where they are out of range as well."""
+    if dtype(eqn, operand) == "uint32":
+        return b.select(b.compare("LESS", index, b.int32(0)), b.int32(2**31 - 1), index)
+    if index.dtype in ("int64", "uint64"):
         refuse(f"{eqn.primitive.name} with {index.dtype} indices")
+    return b.cast(index, "int32")
 
 
 def dynamic_slice(b: TfliteBuilder, eqn: Any, x: Tensor, *starts: Tensor) -> Tensor:
@@ -27,8 +30,7 @@ def dynamic_slice(b: TfliteBuilder, eqn: Any, x: Tensor, *starts: Tensor) -> Ten
     for axis, size in enumerate(eqn.params["slice_sizes"]):
         if size == x.shape[axis]:
             continue
-        _need_int32(eqn, axis + 1, starts[axis])
-        first = b.clip_int(starts[axis], 0, x.shape[axis] - size)
+        first = b.clip_int(_as_int32(b, eqn, axis + 1, starts[axis]), 0, x.shape[axis] - size)
         if first.data is not None:
             begin = [int(first.data) if a == axis else 0 for a in range(x.rank)]
             x = b.slice(x, begin, [size if a == axis else n for a, n in enumerate(x.shape)])
@@ -47,9 +49,8 @@ def dynamic_update_slice(b: TfliteBuilder, eqn: Any, x: Tensor, update: Tensor, 
         return x
     places = []
     for axis, start in enumerate(starts):
-        _need_int32(eqn, axis + 2, start)
         room = x.shape[axis] - update.shape[axis]
-        places.append(b.int32(0) if room == 0 else b.clip_int(start, 0, room))
+        places.append(b.int32(0) if room == 0 else b.clip_int(_as_int32(b, eqn, axis + 2, start), 0, room))
     vector = b.concat([b.reshape(p, (1,)) for p in places], 0)
     return b.op1("DYNAMIC_UPDATE_SLICE", [x, update, vector], x.shape, x.dtype)
 
@@ -62,8 +63,7 @@ def gather(b: TfliteBuilder, eqn: Any, x: Tensor, indices: Tensor) -> Tensor:
     p = eqn.params
     numbers = p["dimension_numbers"]
     axis, batch = _taken_axis(x, indices, numbers, p["slice_sizes"])
-    _need_int32(eqn, 1, indices)
-    picks = b.reshape(indices, indices.shape[:-1])
+    picks = _as_int32(b, eqn, 1, b.reshape(indices, indices.shape[:-1]))
     safe = b.clip_int(picks, 0, x.shape[axis] - 1)
     shape = x.shape[:axis] + picks.shape[batch:] + x.shape[axis + 1 :]
     taken = b.op1("GATHER", [x, safe], shape, x.dtype, axis=axis, batchDims=batch)
@@ -107,17 +107,19 @@ def _result_order(offset_dims: Sequence[int], axis: int, batch: int, pick_rank: 
     return order
 
 
-_FILL_VALUES = {"bool": True, "uint32": -1, "int32": -(2**31)}
-"""What JAX reads out of range: the largest unsigned (as int32 bits: -1), the smallest signed, else NaN."""
+def _fill_value(eqn: Any, storage: str) -> np.ndarray:
+    """What JAX reads out of range: given, or else NaN, True, the largest unsigned or the smallest signed integer."""
+    logical, value = eqn.invars[0].aval.dtype, eqn.params["fill_value"]
+    if value is None and logical.kind in "iu":
+        value = np.iinfo(logical).max if logical.kind == "u" else np.iinfo(logical).min
+    elif value is None:
+        value = True if logical == np.bool_ else np.nan
+    filler = np.asarray(value).astype(logical)
+    return filler.view(storage) if filler.itemsize == np.dtype(storage).itemsize and logical.kind == "u" else filler
 
 
 def _fill(b: TfliteBuilder, eqn: Any, picks: Tensor, last: int, result: Tensor) -> Tensor:
-    value = eqn.params["fill_value"]
-    if value is None:
-        value = _FILL_VALUES.get(dtype(eqn), np.nan)
-    if result.dtype not in ("float32", "float16", "bfloat16", *_FILL_VALUES):
-        refuse(f"gather with a fill value on {result.dtype}")
-    filler = b.int32(int(value)) if result.dtype == "int32" else b.scalar(value, result.dtype)
+    filler = b.const(_fill_value(eqn, result.dtype))
     low = b.compare("GREATER_EQUAL", picks, b.int32(0))
     high = b.compare("LESS_EQUAL", picks, b.int32(last))
     inside = b.binary("LOGICAL_AND", low, high)

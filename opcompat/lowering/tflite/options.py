@@ -240,6 +240,8 @@ def version(node: Node) -> int:
     if node.op == "CAST":
         dtypes = (_dtype(node, 0), node.outputs[0].dtype)
         return max(_CAST_VERSIONS.get(d, 1) for d in dtypes)
+    if node.op == "CONV_2D" and _in_groups(node):
+        return 6
     if node.op == "FULLY_CONNECTED":
         return _fully_connected_version(node)
     lowest = 2 if node.op == "BROADCAST_TO" else 1  # version 1 was withdrawn
@@ -253,6 +255,11 @@ def version(node: Node) -> int:
     if rank > 4 and _broadcasts(node.inputs):
         candidates.append(_BROADCAST_RANK_5.get(node.op, 1))
     return max(candidates)
+
+
+def _in_groups(node: Node) -> bool:
+    image, window = node.inputs[:2]
+    return image is not None and window is not None and image.shape[-1] != window.shape[-1]
 
 
 def _fully_connected_version(node: Node) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from opcompat.lowering.builder import Lowering
 from opcompat.lowering.graph import Tensor
-from opcompat.lowering.tflite.builder import TfliteBuilder
+from opcompat.lowering.tflite.builder import INT32_MIN, TfliteBuilder
 from opcompat.lowering.tflite.common import (
     FLOATS,
     need_float32,
@@ -58,12 +58,12 @@ def plain(op: str, empty: float) -> Lowering:
 
 
 def extremum(op: str) -> Lowering:
-    """reduce_max and reduce_min: the kernels skip NaN, so it is looked for separately."""
+    """reduce_max and reduce_min."""
 
     def lower(b: TfliteBuilder, eqn: Any, x: Tensor, *rest: Tensor) -> Tensor:
         refuse_uint32(eqn)
         if x.size == 0:
-            refuse(f"{eqn.primitive.name} of nothing")
+            return b.broadcast_to(b.const(_neutral(op, x.dtype)), out_shape(eqn))
         if x.dtype == "bool":
             return _reduce(b, "REDUCE_ANY" if op == "REDUCE_MAX" else "REDUCE_ALL", x, eqn.params["axes"])
         return extreme(b, op, x, eqn.params["axes"])
@@ -71,10 +71,27 @@ def extremum(op: str) -> Lowering:
     return lower
 
 
+def _neutral(op: str, dtype: str) -> np.ndarray:
+    """What the maximum or minimum of nothing is."""
+    if dtype == "bool":
+        return np.asarray(op == "REDUCE_MIN")
+    if dtype in FLOATS:
+        return np.asarray(-np.inf if op == "REDUCE_MAX" else np.inf).astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.asarray(limits.min if op == "REDUCE_MAX" else limits.max, dtype)
+
+
 def extreme(b: TfliteBuilder, op: str, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """The kernels skip NaN and take any zero for the other: both are looked for separately."""
     result = _reduce(b, op, x, axes)
     if x.dtype not in FLOATS:
         return result
+    if x.dtype == "float32":
+        # Where the result is 0, all bits are of one sign or 0, and the largest (or smallest) tell which zero it is.
+        bits = _reduce(b, op, b.bitcast(x, "int32"), axes)
+        sign = b.mul(b.binary("RIGHT_SHIFT", bits, b.int32(31)), b.int32(INT32_MIN))
+        is_zero = b.compare("EQUAL", result, b.scalar(0, x.dtype))
+        result = b.select(is_zero, b.bitcast(sign, x.dtype), result)
     invalid = _reduce(b, "REDUCE_ANY", b.is_nan(x), axes)
     return b.select(invalid, b.scalar(np.nan, x.dtype), result)
 

@@ -75,9 +75,26 @@ def slice_(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
 
 def pad(b: TfliteBuilder, eqn: Any, x: Tensor, value: Tensor) -> Tensor:
     config = [tuple(int(n) for n in axis) for axis in eqn.params["padding_config"]]
-    if any(interior for _, _, interior in config):
-        refuse("pad between elements: TFLite pads at the edges only")
+    for axis, (_, _, interior) in enumerate(config):
+        if interior and x.shape[axis] > 1:
+            x = _spread(b, x, axis, interior, value)
     return padded(b, x, [(low, high) for low, high, _ in config], value)
+
+
+def _spread(b: TfliteBuilder, x: Tensor, axis: int, count: int, value: Tensor) -> Tensor:
+    """`count` elements of `value` between neighbours along an axis: rows that are padded behind, in one."""
+    before, n, after = _size(x.shape[:axis]), x.shape[axis], _size(x.shape[axis + 1 :])
+    if x.size == 0:
+        shape = [*x.shape[:axis], n + (n - 1) * count, *x.shape[axis + 1 :]]
+        return b.const(np.zeros(shape, x.dtype))
+    rows = padded(b, b.reshape(x, (before * n, 1, after)), [(0, 0), (0, count), (0, 0)], value)
+    whole = b.reshape(rows, (before, n * (1 + count), after))
+    length = n + (n - 1) * count
+    return b.reshape(b.slice(whole, (0, 0, 0), (before, length, after)), [*x.shape[:axis], length, *x.shape[axis + 1 :]])
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
 
 
 def padded(b: TfliteBuilder, x: Tensor, edges: Sequence[tuple[int, int]], value: Tensor) -> Tensor:

@@ -40,6 +40,8 @@ TABLE: Mapping[str, Lowering] = {
     "rsqrt": elementwise.precise("RSQRT"),
     "sin": elementwise.precise("SIN"),
     "cos": elementwise.precise("COS"),
+    "tan": elementwise.tan,
+    "cbrt": elementwise.cbrt,
     "tanh": elementwise.delegated("TANH"),
     "logistic": elementwise.delegated("LOGISTIC"),
     "atan2": elementwise.atan2,

@@ -1,0 +1,93 @@
+"""Products of integer and bool matrices by multiplying and adding.
+
+Before: `dot_general` on integers or bools.
+
+After: both operands spread to [batch..., left..., right..., contracted], multiplied, and the products added along
+the last axis; bools by `and` and `or`. Operands of unlike dtypes are converted to the result's first.
+
+Why: LiteRT multiplies matrices of float32, and of quantized integers.
+
+Exactness: bit for bit, sums that wrap around included. More than 2**24 products are declined: they would stand in
+memory all at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import Array, lax
+from jax import numpy as jnp
+
+from opcompat.rule import BITWISE, Declined, Example, Replacement, Rule, Site
+
+LIMIT = 2**24
+
+
+def _spread(x: Array, numbers: tuple[Any, Any], before: int, after: int) -> Array:
+    """`x` as [batch..., 1 * before, free..., 1 * after, contracted]; `numbers` are its (contracted, batch) axes."""
+    contracted, batch = numbers
+    free = [a for a in range(x.ndim) if a not in contracted and a not in batch]
+    x = lax.transpose(x, (*batch, *free, *contracted))
+    sizes = x.shape[: len(batch)], x.shape[len(batch) : len(batch) + len(free)], x.shape[len(batch) + len(free) :]
+    return lax.reshape(x, (*sizes[0], *[1] * before, *sizes[1], *[1] * after, math.prod(sizes[2])))
+
+
+def _products(dimension_numbers: Any, dtype: np.dtype) -> Callable[[Array, Array], Array]:
+    (x_contracted, y_contracted), (x_batch, y_batch) = dimension_numbers
+
+    def run(x: Array, y: Array) -> Array:
+        x, y = (lax.convert_element_type(v, dtype) for v in (x, y))
+        free_x, free_y = (v.ndim - len(x_contracted) - len(x_batch) for v in (x, y))
+        left = _spread(x, (x_contracted, x_batch), 0, free_y)
+        right = _spread(y, (y_contracted, y_batch), free_x, 0)
+        shape = np.broadcast_shapes(left.shape, right.shape)
+        left, right = (lax.broadcast_in_dim(v, shape, range(len(shape))) for v in (left, right))
+        last = (len(shape) - 1,)
+        if dtype == np.bool_:
+            return lax.reduce_or(lax.bitwise_and(left, right), last)
+        return lax.reduce_sum(lax.mul(left, right), last)
+
+    return run
+
+
+def apply(site: Site) -> Replacement | Declined | None:
+    dtypes = [site.aval(0).dtype, site.aval(1).dtype]
+    if any(jnp.issubdtype(d, jnp.inexact) for d in (*dtypes, site.result.dtype)):
+        return Declined("floats among the operands or the result")
+    numbers = site.params["dimension_numbers"]
+    inner = math.prod(site.aval(0).shape[a] for a in numbers[0][0])
+    if site.result.size * inner > LIMIT:
+        return Declined(f"more than {LIMIT} products")
+    return site.replace(_products(numbers, site.result.dtype))
+
+
+_RNG = np.random.default_rng(0)
+_X = _RNG.integers(-(2**31), 2**31, (3, 4, 5), dtype=np.int32)
+_Y = _RNG.integers(-(2**31), 2**31, (3, 5, 2), dtype=np.int32)
+_NUMBERS = (((2,), (1,)), ((0,), (0,)))
+
+RULE = Rule(
+    id="OC254",
+    stage="legalize",
+    primitives=frozenset({"dot_general"}),
+    apply=apply,
+    exactness=BITWISE,
+    page=__doc__,
+    module=__name__,
+    examples=(
+        Example("int32", lambda x, y: lax.dot_general(x, y, _NUMBERS), (_X, _Y)),
+        Example("uint32", lambda x, y: lax.dot(x, y), (_X.view(np.uint32)[0], _Y.view(np.uint32)[0])),
+        Example("bool", lambda x, y: lax.dot(x, y), (_X[0] > 0, _Y[0] > 0)),
+        Example(
+            "int8 into int32",
+            lambda x, y: lax.dot(x, y, preferred_element_type=np.int32),
+            (_X[0].astype(np.int8), _Y[0].astype(np.int8)),
+        ),
+        Example("outer", lambda x, y: lax.dot_general(x, y, (((), ()), ((), ()))), (_X[0, 0], _Y[0])),
+        Example("nothing", lambda x, y: lax.dot(x, y), (_X[0, :, :0], _Y[0, :0])),
+    ),
+    declines=(Example("float32", lax.dot, (np.ones((2, 3), np.float32), np.ones((3, 2), np.float32))),),
+)

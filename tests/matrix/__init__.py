@@ -1,0 +1,1 @@
+"""The test matrix: every primitive, through the whole pipeline, in both runtimes."""

@@ -1,0 +1,208 @@
+"""Float32 beside float64: rounding errors that are known, and decisions that are or are not near a tie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from opcompat.inline import inline
+from opcompat.jaxcompat import enable_x64, parts
+from opcompat.keys import erase_keys
+from opcompat.shadow import shadow
+
+
+def shadowed(function: Callable[..., Any], *args: Any) -> tuple[list[np.ndarray], list[np.ndarray], tuple[int, int]]:
+    """(outputs, float64 outputs, (decisions, near ties)) of `function`, traced without 64-bit types."""
+    closed = erase_keys(inline(jax.make_jaxpr(function)(*args)))
+    with enable_x64():
+        values, shadows, made = jax.jit(shadow(closed, [False] * len(parts(closed).invars)))(*args)
+    return [np.asarray(v) for v in values], [np.asarray(s) for s in shadows], (int(made.total), int(made.near))
+
+
+def decisions(function: Callable[..., Any], *args: Any) -> tuple[int, int]:
+    return shadowed(function, *args)[2]
+
+
+X = np.float32(1.0)
+
+
+def lossy(x: Any) -> Any:
+    """x, but 0 in float32 for an x of 1, which is lost beside 1e8. (XLA would simplify a constant away.)"""
+    large = lax.optimization_barrier(np.float32(1e8))
+    return (x + large) - large
+
+
+def in_scan(x: Any) -> Any:
+    return lax.scan(lambda c, _: (lossy(c), None), x, length=2)[0]
+
+
+def in_while(x: Any) -> Any:
+    return lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, lossy(s[1])), (0, x))[1]
+
+
+def in_cond(x: Any) -> Any:
+    return lax.cond(x > 0, lossy, lambda v: v + 5, x)
+
+
+@pytest.mark.parametrize("function", [lossy, in_scan, in_while, in_cond, jax.jit(lossy)])
+def test_the_error_of_an_ill_conditioned_sum(function: Any) -> None:
+    (value,), (exact,), _ = shadowed(function, X)
+    assert (value.dtype, exact.dtype) == (np.float32, np.float64)
+    assert (float(value), float(exact)) == (0.0, 1.0)
+
+
+def test_results_of_a_scan_step_have_shadows_too() -> None:
+    values, exact, _ = shadowed(lambda xs: lax.scan(lambda c, x: (c, lossy(x)), 0.0, xs, reverse=True)[1], np.arange(3, dtype=np.float32))
+    np.testing.assert_array_equal(values[0], [0, 0, 0])
+    np.testing.assert_array_equal(exact[0], [0, 1, 2])
+
+
+def test_the_shadow_is_float64_at_heart() -> None:
+    x = np.linspace(0.1, 3, 50, dtype=np.float32)
+    _, (exact,), _ = shadowed(lambda x: jnp.sum(jnp.exp(x) * jnp.tanh(x)) / jnp.sqrt(x[0]), x)
+    wide = x.astype(np.float64)
+    assert float(exact) == pytest.approx(np.sum(np.exp(wide) * np.tanh(wide)) / np.sqrt(wide[0]), rel=1e-14)
+
+
+def test_the_program_s_own_values_decide() -> None:
+    """In float32 the sum is 0 and the second branch is taken, though in float64 it is 1."""
+
+    def f(x: Any) -> Any:
+        return lax.cond(lossy(x) > 0.5, lambda: np.float32(10), lambda: np.float32(20)), jnp.where(lossy(x) > 0.5, x, -x)
+
+    values, exact, _ = shadowed(f, X)
+    assert [float(v) for v in values] == [float(e) for e in exact] == [20, -1]
+
+
+@pytest.mark.parametrize("function", [jnp.floor, jnp.round, jnp.sign, lambda x: x.astype(jnp.int32).astype(jnp.float32)])
+def test_steps_have_no_error_of_their_own(function: Any) -> None:
+    values, exact, _ = shadowed(lambda x: function(lossy(x) + np.float32(0.6)), X)
+    assert float(values[0]) == float(exact[0])
+
+
+def test_integers_and_keys_have_no_shadow() -> None:
+    values, exact, _ = shadowed(lambda x: jax.random.split(jax.random.wrap_key_data(x)), np.array([1, 2], np.uint32))
+    assert values[0].dtype == exact[0].dtype == np.uint32
+    np.testing.assert_array_equal(values[0], exact[0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.cumsum(x),
+        lambda x: jnp.sort(x)[::-1],
+        lambda x: lax.reduce(x, np.float32(0), lax.add, (0,)),
+        lambda x: lax.reduce(x, np.float32(1), lambda a, b: a * b + np.float32(0), (0,)),
+        lambda x: jnp.zeros(3).at[jnp.array([0, 1, 1, 2])].add(x),
+        lambda x: lax.reduce_window(x, np.float32(0), lax.add, (2,), (1,), "VALID"),
+        lambda x: lax.associative_scan(jnp.add, x),
+        lambda x: jax.nn.logsumexp(x, keepdims=True),
+        lambda x: x.astype(jnp.bfloat16).astype(jnp.float32),
+        lambda x: lax.reduce_precision(x, 8, 7),
+        lambda x: lax.clamp(np.float32(0), x, np.float32(2)),
+        lambda x: x[jnp.argsort(x)],
+        lambda x: lax.dot(x, x, precision=lax.Precision.HIGHEST),
+    ],
+)
+def test_every_kind_of_equation_runs_wide(function: Any) -> None:
+    x = np.array([0.5, 1.0, -2.0, 3.0], np.float32)
+    values, exact, _ = shadowed(function, x)
+    np.testing.assert_allclose(values[0], exact[0], rtol=1e-6)
+    assert exact[0].dtype == np.float64
+
+
+# Decisions
+
+
+def scores(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "near"),
+    [
+        ([(0, 1, 2)], 0),
+        ([(0, 1, 1)], 1),
+        ([(0, 1, 1 + 5e-6)], 1),
+        ([(0, 1, 1 + 5e-5)], 0),
+        ([(1, 1, 2)], 0),
+        ([(0, 1, 1), (0, 1, 2), (2, 2, 2)], 2),
+    ],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_near_ties_of_argmax_and_argmin(rows: Any, near: int, sign: int) -> None:
+    function = jnp.argmax if sign == 1 else jnp.argmin
+    table = sign * np.array(rows, np.float32)
+    assert decisions(lambda x: function(x, axis=-1), table) == (len(rows), near)
+    assert decisions(lambda x: function(x, axis=0), table.T) == (len(rows), near)
+
+
+def test_scores_with_rounding_errors_are_near_a_tie_sooner() -> None:
+    def draw(x: Any) -> Any:
+        return jnp.argmax(jnp.stack([lossy(x), x * 3]))
+
+    assert decisions(draw, X) == (1, 1), "3 apart, but one of the scores is wrong by 1"
+    assert decisions(lambda x: jnp.argmax(jnp.stack([x, x * 3])), X) == (1, 0)
+
+
+def test_one_score_and_integers_are_no_decision() -> None:
+    assert decisions(lambda x: jnp.argmax(x), scores(1)) == (0, 0)
+    assert decisions(lambda x: jnp.argmax(x.astype(jnp.int32)), scores(1, 1)) == (0, 0)
+
+
+WORDS = np.array([3, 4], np.uint32)
+
+
+def test_comparisons_are_decisions_if_they_are_random() -> None:
+    def bernoulli(words: Any) -> Any:
+        return jax.random.bernoulli(jax.random.wrap_key_data(words), 0.5, (10,))
+
+    def near(words: Any) -> Any:
+        uniform = jax.random.uniform(jax.random.wrap_key_data(words), (10,))
+        return uniform < lax.stop_gradient(uniform) + 2e-6
+
+    assert decisions(bernoulli, WORDS) == (10, 0)
+    assert decisions(near, WORDS) == (10, 10)
+    assert decisions(lambda x: x < x + 1e-6, scores(1, 2)) == (0, 0)
+
+
+def test_a_categorical_draw_is_a_decision() -> None:
+    def draw(words: Any) -> Any:
+        return jax.random.categorical(jax.random.wrap_key_data(words), jnp.zeros((6, 5)))
+
+    total, near = decisions(draw, WORDS)
+    assert total == 6
+    assert near == 0
+
+
+def argmax_of_random(key: Any) -> Any:
+    return jnp.argmax(jax.random.uniform(key, (3,)))
+
+
+@pytest.mark.parametrize(
+    ("function", "total"),
+    [
+        (lambda k: lax.scan(lambda c, _: (c, argmax_of_random(c)), k, length=4)[1], 4),
+        (lambda k: lax.fori_loop(0, 3, lambda i, s: s + argmax_of_random(k), 0), 3),
+        (lambda k: lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, argmax_of_random(k)), (0, 0)), 5),
+        (lambda k: lax.cond(jax.random.key_data(k)[0] == 3, argmax_of_random, lambda _: 0, k), 1),
+        (lambda k: lax.cond(jax.random.key_data(k)[0] != 3, argmax_of_random, lambda _: 0, k), 0),
+        (lambda k: lax.scan(lambda c, _: (c, jax.random.bernoulli(c, 0.5)), k, length=4)[1], 4),
+    ],
+)
+def test_decisions_in_loops_and_branches_are_counted(function: Any, total: int) -> None:
+    assert decisions(lambda words: function(jax.random.wrap_key_data(words)), WORDS) == (total, 0)
+
+
+def test_randomness_is_followed_through_loops() -> None:
+    def f(words: Any) -> Any:
+        drawn = lax.scan(lambda c, _: (c + jax.random.uniform(jax.random.wrap_key_data(words)), None), 0.0, length=2)[0]
+        return drawn < 0.5
+
+    assert decisions(f, WORDS) == (1, 0)
