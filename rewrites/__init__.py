@@ -5,13 +5,16 @@ from __future__ import annotations
 from opcompat.rule import Rule
 
 from . import (
+    arctangent,
     bitwise_and,
     bitwise_not,
     bitwise_or,
     bitwise_reductions,
     convolution,
+    cube_root,
     decompose,
     expm1,
+    float_bits,
     gather,
     half_neighbours,
     half_precision,
@@ -24,7 +27,7 @@ from . import (
     philox,
     reduce_precision,
     rotate,
-    running_extremes,
+    running,
     scatter,
     shift_left,
     sort,
@@ -66,8 +69,11 @@ RULES: tuple[Rule, ...] = (
     half_neighbours.RULE,
     scatter.RULE,
     windows.RULE,
-    running_extremes.RULE,
     convolution.RULE,
     reduce_precision.RULE,
+    running.RULE,
+    float_bits.RULE,
+    cube_root.RULE,
+    arctangent.RULE,
     decompose.RULE,
 )

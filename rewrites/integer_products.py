@@ -1,9 +1,10 @@
 """Products of integer and bool matrices by multiplying and adding.
 
-Before: `dot_general` on integers or bools.
+Before: `dot_general` on integers or bools, or into them.
 
 After: both operands spread to [batch..., left..., right..., contracted], multiplied, and the products added along
-the last axis; bools by `and` and `or`. Operands of unlike dtypes are converted to the result's first.
+the last axis; bools by `and` and `or`. Integers whose product is to be a float are converted to it first, and floats
+whose product is to be an integer are multiplied as floats.
 
 Why: LiteRT multiplies matrices of float32, and of quantized integers.
 
@@ -53,10 +54,21 @@ def _products(dimension_numbers: Any, dtype: np.dtype) -> Callable[[Array, Array
     return run
 
 
+def _through_floats(site: Site, dtype: np.dtype) -> Callable[[Array, Array], Array]:
+    params = {**site.params, "preferred_element_type": dtype}
+
+    def run(x: Array, y: Array) -> Any:
+        operands = [lax.convert_element_type(v, dtype) for v in (x, y)]
+        return lax.convert_element_type(site.eqn.primitive.bind(*operands, **params), site.result.dtype)
+
+    return run
+
+
 def apply(site: Site) -> Replacement | Declined | None:
-    dtypes = [site.aval(0).dtype, site.aval(1).dtype]
-    if any(jnp.issubdtype(d, jnp.inexact) for d in (*dtypes, site.result.dtype)):
-        return Declined("floats among the operands or the result")
+    dtypes = [site.aval(0).dtype, site.aval(1).dtype, site.result.dtype]
+    floats = [bool(jnp.issubdtype(d, jnp.inexact)) for d in dtypes]
+    if any(floats):
+        return Declined("floats only") if all(floats) else site.replace(_through_floats(site, next(d for d, f in zip(dtypes, floats, strict=True) if f)))
     numbers = site.params["dimension_numbers"]
     inner = math.prod(site.aval(0).shape[a] for a in numbers[0][0])
     if site.result.size * inner > LIMIT:
@@ -86,6 +98,7 @@ RULE = Rule(
             lambda x, y: lax.dot(x, y, preferred_element_type=np.int32),
             (_X[0].astype(np.int8), _Y[0].astype(np.int8)),
         ),
+        Example("into float32", lambda x, y: lax.dot(x, y, preferred_element_type=np.float32), (_X[0] % 9, _Y[0] % 9)),
         Example("outer", lambda x, y: lax.dot_general(x, y, (((), ()), ((), ()))), (_X[0, 0], _Y[0])),
         Example("nothing", lambda x, y: lax.dot(x, y), (_X[0, :, :0], _Y[0, :0])),
     ),

@@ -147,6 +147,5 @@ RULE = Rule(
         Example("columns", lambda t, i, v: t.at[:, i[:, 1]].set(v[:4, None]), (_T, _I, _V)),
         Example("applied", lambda t, i: t.at[i[:2, 0]].apply(jnp.square), (_T, _I)),
         Example("batched", lambda t, i, v: jax.vmap(lambda a, k: a.at[k].add(v[:2]))(t, i[:4]), (_T, _I, _V)),
-        Example("of nothing", lambda t, i: t.at[:, i[:, 0]].set(1.0), (_T[:0], _I)),
     ),
 )

@@ -128,7 +128,7 @@ def test_names_that_cannot_be_files(name: Any) -> None:
 def test_models_without_entry_points_or_with_plain_functions() -> None:
     with pytest.raises(ConfigError, match="'m' has no entry points"):
         Model("m", (), {})
-    with pytest.raises(ConfigError, match="entry point 'f' is function, not opcompat.EntryPoint"):
+    with pytest.raises(ConfigError, match=r"entry point 'f' is function, not opcompat\.EntryPoint"):
         Model("m", (), {"f": double})  # type: ignore[dict-item]
 
 
@@ -165,7 +165,7 @@ def test_options_that_do_not_exist(options: Any, message: str, tmp_path: Path) -
 
 
 def test_targets_that_do_not_exist() -> None:
-    with pytest.raises(ConfigError, match="no target 'onnxruntim'.*did you mean onnxruntime"):
+    with pytest.raises(ConfigError, match=r"no target 'onnxruntim'.*did you mean onnxruntime"):
         api.scan(model(), targets=["onnxruntim"])
 
 

@@ -71,7 +71,9 @@ def becomes(ident: str, primitive: str, function: Callable[..., Any], stage: Any
     return rule(ident, primitive, lambda site: site.replace(function), stage)
 
 
-def rewrite(function: Callable[..., Any], target: Target, *rules: Rule, args: tuple[Any, ...] = (np.float32(1.5),)) -> Rewritten:
+def rewrite(
+    function: Callable[..., Any], target: Target, *rules: Rule, args: tuple[Any, ...] = (np.float32(1.5),)
+) -> Rewritten:
     return legalize(inline(jax.make_jaxpr(function)(*args), mark=True), target, rules)
 
 
@@ -223,7 +225,7 @@ def test_one_trace_serves_equal_sites() -> None:
     [lambda x: lax.convert_element_type(x, np.int32), lambda x: lax.broadcast(x, (2,)), lambda x: (x, x)],
 )
 def test_a_rule_that_returns_something_else_is_stopped(function: Any) -> None:
-    with pytest.raises(RuleError, match="T1 returned .* for sin, expected") as caught:
+    with pytest.raises(RuleError, match=r"T1 returned .* for sin, expected") as caught:
         rewrite(lambda x: lax.sin(x), lacking("sin"), becomes("T1", "sin", function))
     assert f"{__file__}:" in str(caught.value)
     assert caught.value.exit_code == 3
@@ -261,7 +263,9 @@ def test_reasons_of_rules_that_declined_reach_the_report() -> None:
 def test_unknown_never_counts_as_supported() -> None:
     known = lacking()
     unsure = Target("t", "t", "0", known.backend, lambda node: Support("unknown", "probed", "crashed once"))
-    analysis = analyze(trace(Model("m", (), {"f": EntryPoint(lambda p, x: lax.sin(x), (1.5,), names=("x",))}), "f"), unsure, [])
+    analysis = analyze(
+        trace(Model("m", (), {"f": EntryPoint(lambda p, x: lax.sin(x), (1.5,), names=("x",))}), "f"), unsure, []
+    )
     assert not analysis.ok
     (found,) = target_report([analysis], []).findings
     assert (found.verdict, found.reason, found.evidence) == ("unknown", "crashed once", "probed")

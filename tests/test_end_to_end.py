@@ -207,7 +207,10 @@ def test_scan_names_sampling_keys_and_numerics(scanned: dict[str, Any], index: i
     assert target["counts"]["native"] > 300
     found = {f["primitive"]: f for f in target["findings"]}
     assert {f["verdict"] for f in target["findings"]} == {"rewritten"}
-    assert {f["file"] for f in target["findings"]} <= {"examples/dreamer/dreamer.py", "examples/dreamer/dreamer_nets.py"}
+    assert {f["file"] for f in target["findings"]} <= {
+        "examples/dreamer/dreamer.py",
+        "examples/dreamer/dreamer_nets.py",
+    }
     for primitive, rule, text in (
         ("random_split", "OC100", "jax.random.split(key)"),
         ("random_bits", "OC101", "jax.random.categorical("),
@@ -345,6 +348,17 @@ def test_control_flow(tmp_path: Path) -> None:
     assert len(set(recorded["outputs/tries"].tolist())) > 1, "the loop runs a different number of times"
     assert set(recorded["inputs/mode"].ravel().tolist()) == {0, 1, 2}
     assert 0 < recorded["outputs/flag"].mean() < 0.5
+
+
+def test_scalars_among_the_weights(tmp_path: Path) -> None:
+    def scaled(params: Any, x: Any) -> Any:
+        return {"y": x * params["scale"] + params["shift"]}
+
+    entry = EntryPoint(scaled, (jnp.zeros(3),))
+    _, report = api.convert(
+        Model("scaled", {"scale": jnp.float32(3), "shift": 0.5}, {"f": entry}), tmp_path / "dist", steps=3
+    )
+    assert {c.format for c in report.checks if c.passed} == set(FORMATS)
 
 
 # On the device

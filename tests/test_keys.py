@@ -63,9 +63,7 @@ def in_while(key: Any) -> Any:
         index, key, total = state
         return index + 1, jax.random.fold_in(key, index), total + jax.random.bits(key, (2,))
 
-    return lax.while_loop(
-        lambda s: (s[0] < 5) & (jax.random.bits(s[1]) > 0), step, (0, key, jnp.zeros(2, jnp.uint32))
-    )
+    return lax.while_loop(lambda s: (s[0] < 5) & (jax.random.bits(s[1]) > 0), step, (0, key, jnp.zeros(2, jnp.uint32)))
 
 
 def in_cond(key: Any, flag: Any) -> Any:

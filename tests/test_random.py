@@ -69,6 +69,9 @@ GROUPS: Mapping[str, Mapping[str, Draw]] = {
     },
     "gamma": {
         "gamma": lambda k: jr.gamma(k, np.array([0.3, 1.0, 2.5, 40.0], F32)),
+    },
+    "of_gamma": {
+        "loggamma": lambda k: jr.loggamma(k, F32(0.3), (2,)),
         "beta": lambda k: jr.beta(k, F32(2), F32(3), (3,)),
         "dirichlet": lambda k: jr.dirichlet(k, np.array([1.0, 2.0, 0.5], F32)),
     },
@@ -80,7 +83,7 @@ def words(key: Any) -> Any:
     return jr.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
 
 
-def scalar(draw: Draw) -> Draw:
+def one(draw: Draw) -> Draw:
     return draw
 
 
@@ -99,11 +102,11 @@ def carried(draw: Draw) -> Draw:
 
 
 KINDS: Mapping[str, tuple[Any, Callable[[Draw], Draw], bool, tuple[str, ...]]] = {
-    "typed": (jr.key(0), scalar, True, tuple(GROUPS)),
-    "raw": (jr.PRNGKey(0), scalar, True, ("bits", "draws")),
-    "original": (jr.key(0), scalar, False, tuple(GROUPS)),
-    "batched": (jr.split(jr.key(0), 2), batched, True, tuple(GROUPS)),
-    "carried": (jr.key(0), carried, True, ("bits", "floats", "draws", "choices")),
+    "typed": (jr.key(0), one, True, tuple(GROUPS)),
+    "raw": (jr.PRNGKey(0), one, True, ("bits",)),
+    "original": (jr.key(0), one, False, ("bits", "draws", "choices", "gamma")),
+    "batched": (jr.split(jr.key(0), 2), batched, True, ("bits", "draws", "choices", "gamma")),
+    "carried": (jr.key(0), carried, True, ("bits", "floats", "choices")),
 }
 """Key kind -> (example key, how a function of one key uses it, threefry_partitionable, groups)."""
 
@@ -124,10 +127,10 @@ def model(kind: str) -> Model:
     key, use, _, groups = KINDS[kind]
 
     def entry(group: str) -> EntryPoint:
-        def draw_all(_: Any, key: Any) -> Any:
-            return {name: use(draw)(key) for name, draw in GROUPS[group].items()}
+        def draw_all(key: Any) -> Any:
+            return {name: draw(key) for name, draw in GROUPS[group].items()}
 
-        return EntryPoint(draw_all, args=(key,))
+        return EntryPoint(lambda _, key: use(draw_all)(key), args=(key,))
 
     return Model("random", {}, {group: entry(group) for group in groups})
 

@@ -146,7 +146,10 @@ def raises(rng: Any) -> Any:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (lambda rng: (0, {"x": rng.standard_normal(4), "n": 0}), r"f: inputs\(rng\) gives \(4,\) for obs.x, not \(3,\)"),
+        (
+            lambda rng: (0, {"x": rng.standard_normal(4), "n": 0}),
+            r"f: inputs\(rng\) gives \(4,\) for obs.x, not \(3,\)",
+        ),
         (lambda rng: (0, {"x": rng.standard_normal(3)}), "gives nothing for obs.n"),
         (lambda rng: (0,), "gives nothing for obs"),
         (raises, r"f: inputs\(rng\) fails: ValueError: no data here; next:"),

@@ -58,7 +58,9 @@ def test_the_error_of_an_ill_conditioned_sum(function: Any) -> None:
 
 
 def test_results_of_a_scan_step_have_shadows_too() -> None:
-    values, exact, _ = shadowed(lambda xs: lax.scan(lambda c, x: (c, lossy(x)), 0.0, xs, reverse=True)[1], np.arange(3, dtype=np.float32))
+    values, exact, _ = shadowed(
+        lambda xs: lax.scan(lambda c, x: (c, lossy(x)), 0.0, xs, reverse=True)[1], np.arange(3, dtype=np.float32)
+    )
     np.testing.assert_array_equal(values[0], [0, 0, 0])
     np.testing.assert_array_equal(exact[0], [0, 1, 2])
 
@@ -74,13 +76,17 @@ def test_the_program_s_own_values_decide() -> None:
     """In float32 the sum is 0 and the second branch is taken, though in float64 it is 1."""
 
     def f(x: Any) -> Any:
-        return lax.cond(lossy(x) > 0.5, lambda: np.float32(10), lambda: np.float32(20)), jnp.where(lossy(x) > 0.5, x, -x)
+        return lax.cond(lossy(x) > 0.5, lambda: np.float32(10), lambda: np.float32(20)), jnp.where(
+            lossy(x) > 0.5, x, -x
+        )
 
     values, exact, _ = shadowed(f, X)
     assert [float(v) for v in values] == [float(e) for e in exact] == [20, -1]
 
 
-@pytest.mark.parametrize("function", [jnp.floor, jnp.round, jnp.sign, lambda x: x.astype(jnp.int32).astype(jnp.float32)])
+@pytest.mark.parametrize(
+    "function", [jnp.floor, jnp.round, jnp.sign, lambda x: x.astype(jnp.int32).astype(jnp.float32)]
+)
 def test_steps_have_no_error_of_their_own(function: Any) -> None:
     values, exact, _ = shadowed(lambda x: function(lossy(x) + np.float32(0.6)), X)
     assert float(values[0]) == float(exact[0])

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from test_runtime import write_handmade
+from conftest import Converted
 
 ROOT = Path(__file__).parent.parent
 
@@ -41,9 +41,9 @@ print(opcompat.__file__, result, sep="\\n")
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle that goes to the device: any with both formats and an entry point `policy`."""
-    return write_handmade(tmp_path_factory.mktemp("bundle") / "dist").path
+def bundle(discrete: Converted) -> Path:
+    """The bundle that goes to the device: the small example, converted."""
+    return discrete.path
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,8 @@ def init_block_dense(
 
 def block_dense(params: Params, x: Array) -> Array:
     """A block-diagonal dense layer: dtype[B, blocks, inputs] -> dtype[B, blocks, outputs]."""
-    y: Array = jnp.einsum("bgi,gio->bgo", x, params["kernel"]) + params["bias"]
+    # Not by einsum "bgi,gio->bgo": XLA on the CPU (jax 0.12) would sum up bfloat16 in bfloat16 for B > 1.
+    y: Array = jax.vmap(jnp.matmul, in_axes=(1, 0), out_axes=1)(x, params["kernel"]) + params["bias"]
     return y
 
 

@@ -37,7 +37,7 @@ class Weight:
         """Returns the stored form of the leaf's value, C-contiguous."""
         for step, argument in self.transform:
             array = array.transpose(argument) if step == "transpose" else array.reshape(argument)
-        return np.ascontiguousarray(array)
+        return np.asarray(array, order="C")
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,8 @@ REDUCE: dict[str, tuple[Callable[..., Any], str, Closeness]] = {
     "reduce_sum": (lax.reduce_sum, "fiuhg", SUMS),
     "reduce_xor": (lax.reduce_xor, "iub", EXACT),
 }
+HALF_SUMS = Closeness(rtol=2**-6, atol=2**-6)
+"""Sums of bfloat16 whose partial sums XLA rounds, too."""
 AXES = ((0,), (1,), (0, 1), ())
 
 
@@ -104,10 +106,10 @@ def _cumulative(name: str) -> Iterator[Case]:
         return [function(x, axis=axis, reverse=reverse) for axis in (0, 1) for reverse in (False, True)]
 
     for letter in letters:
-        table = data(letter, 9, 5) if letter == "g" and name == "cumsum" else _table(letter)
-        if name == "cumlogsumexp":
-            table = data(letter, 9, 5)
-        one = case(f"table-{NAMES[letter]}", run, table, near=near)
+        ordinary = name == "cumlogsumexp" or (letter == "g" and name == "cumsum")
+        table = data(letter, 9, 5) if ordinary else _table(letter)
+        # XLA rounds the partial sums of halves, in an order of its own.
+        one = case(f"table-{NAMES[letter]}", run, table, near=HALF_SUMS if letter == "g" and near == SUMS else near)
         yield one
         if letter in "fi":
             yield vmapped(one)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .harness import ROUNDED, SUMS, Case, calls, case, vmapped
+from .harness import ROUNDED, SUMS, Case, Closeness, calls, case, vmapped
 from .values import BOOL, F32, I32, NAMES, SHAPES, U32, data, small
 
 I = np.int32  # noqa: E741
@@ -196,15 +196,17 @@ def _scatter(kind: str) -> Iterator[Case]:
         return getattr(x.at[i], kind)(u, mode=mode)
 
     for letter in letters:
+        # XLA rounds every sum of halves that repeated indices lead to.
+        close = Closeness(rtol=2**-6, atol=2**-6) if letter == "g" and near == SUMS else near
         x, u = data(letter, 4, 3), data(letter, len(index), 3, seed=1)
-        one = case(f"rows-{NAMES[letter]}", write, x, index, u, near=near)
+        one = case(f"rows-{NAMES[letter]}", write, x, index, u, near=close)
         yield one
         if letter == "f":
             yield vmapped(one)
         # Clipped writes of "set" meet at the edges, and which one stays is not defined.
         clipped = np.array([0, 9, 2], I32) if kind == "set" else index
         yield case(
-            f"clip-{NAMES[letter]}", lambda x, i, u: write(x, i, u, "clip"), x, clipped, u[: len(clipped)], near=near
+            f"clip-{NAMES[letter]}", lambda x, i, u: write(x, i, u, "clip"), x, clipped, u[: len(clipped)], near=close
         )
     x, u = data("f", 4, 3), data("f", 4, seed=1)
     yield case("column", lambda x, i, u: getattr(x.at[:, i], kind)(u), x, I(2), u, near=near)

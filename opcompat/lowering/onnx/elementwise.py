@@ -80,13 +80,14 @@ def _negated(b: OnnxBuilder, x: Tensor) -> Tensor:
 def sign(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
     """JAX keeps the sign of a zero and NaN, and ONNX's Sign does not.
 
-    Every normal number times the largest one is beyond 1, so clamping the product to [-1, 1] is exact.
+    Every number times the largest one, twice, is beyond 1, so clamping the product to [-1, 1] is exact.
     """
     if x.dtype not in FLOATS:
         return b.elementwise("Sign", x)
     if x.dtype in HALF:
         raise Unsupported(f"sign of {x.dtype}: ONNX Runtime has no arithmetic of it")
-    return b.clip(b.elementwise("Mul", x, b.scalar(np.finfo(x.dtype).max, x.dtype)), -1, 1)
+    largest = b.scalar(np.finfo(x.dtype).max, x.dtype)
+    return b.clip(b.elementwise("Mul", b.elementwise("Mul", x, largest), largest), -1, 1)
 
 
 def square(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
@@ -364,7 +365,6 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "copy": identity,
     "copy_p": identity,
     "cos": unary("Cos"),
-    "cosh": unary("Cosh"),
     "device_put": identity,
     "div": div,
     "eq": eq,
@@ -402,7 +402,6 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "shift_right_logical": shift("RIGHT"),
     "sign": sign,
     "sin": unary("Sin"),
-    "sinh": unary("Sinh"),
     "sqrt": unary("Sqrt"),
     "square": square,
     "stop_gradient": identity,

@@ -1,4 +1,8 @@
-"""Reductions, scans along an axis, and sorting."""
+"""Reductions, scans along an axis, and sorting.
+
+Signs of zeros may differ from JAX's: a sum of -0 alone is -0 here and +0 in XLA, which starts from +0; of -0 and +0
+either may be the maximum.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,21 @@ def _reduce(b: OnnxBuilder, op: str, x: Tensor, axes: tuple[int, ...]) -> Tensor
     return b.op1(op, [x, b.ints(axes)], shape, x.dtype, keepdims=0)
 
 
+def _halved(b: OnnxBuilder, op: str, x: Tensor, axes: tuple[int, ...], neutral: Any) -> Tensor:
+    """Combines the first half of the elements with the second until one is left: integers wrap as they should."""
+    kept = [i for i in range(x.rank) if i not in axes]
+    shape = [x.shape[i] for i in kept]
+    rows = b.transpose(x, [*axes, *kept])
+    rows = b.reshape(rows, [int(np.prod([x.shape[i] for i in axes], dtype=np.int64)), *shape])
+    if not rows.shape[0]:
+        return b.full(shape, neutral, x.dtype)
+    while (count := rows.shape[0]) > 1:
+        half = count // 2
+        pairs = b.elementwise(op, b.slice(rows, [0], [half], [0]), b.slice(rows, [half], [2 * half], [0]))
+        rows = b.concat([pairs, b.slice(rows, [2 * half], [count], [0])], 0)
+    return b.reshape(rows, shape)
+
+
 def reduce_sum(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
     """Integers wrap in JAX; ONNX Runtime's saturate, so narrower ones are summed as int64."""
     axes = tuple(eqn.params["axes"])
@@ -35,18 +54,19 @@ def reduce_prod(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
     axes = tuple(eqn.params["axes"])
     if not axes:
         return x
-    if x.dtype not in FLOATS:
-        raise Unsupported(f"reduce_prod of {x.dtype}: ONNX Runtime saturates where JAX wraps")
-    return _reduce(b, "ReduceProd", x, axes)
+    # ONNX Runtime's integer products saturate where JAX's wrap.
+    return _reduce(b, "ReduceProd", x, axes) if x.dtype in FLOATS else _halved(b, "Mul", x, axes, 1)
 
 
-def extremum(op: str) -> Lowering:
+def extremum(op: str, neutral: Callable[[str], Any]) -> Lowering:
     """reduce_max, reduce_min: NaN wins in JAX, and depends on its place in ONNX Runtime."""
 
     def lower(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
         axes = tuple(eqn.params["axes"])
         if not axes:
             return x
+        if not x.size:
+            return b.full(eqn.outvars[0].aval.shape, neutral(x.dtype), x.dtype)
         if x.dtype in UNSIGNED - {"uint8", "uint64"}:  # no kernel; int64 holds them all
             return b.cast(_reduce(b, op, b.cast(x, "int64"), axes), x.dtype)
         result = _reduce(b, op, x, axes)
@@ -62,18 +82,25 @@ def _any_nan(b: OnnxBuilder, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return b.elementwise("IsNaN", _reduce(b, "ReduceL1", x, axes), dtype="bool")
 
 
-def reduce_logical(op: str) -> Lowering:
-    """reduce_and, reduce_or of bools."""
+def reduce_logical(op: str, bitwise: str, neutral: int) -> Lowering:
+    """reduce_and, reduce_or of bools; of integers, bit by bit."""
 
     def lower(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
         axes = tuple(eqn.params["axes"])
         if not axes:
             return x
         if x.dtype != "bool":
-            raise Unsupported(f"bitwise reduction of {x.dtype}")
+            all_bits = -1 if x.dtype not in UNSIGNED else np.iinfo(x.dtype).max
+            return _halved(b, bitwise, x, axes, neutral and all_bits)
+        if not x.size:
+            return b.full(eqn.outvars[0].aval.shape, neutral, x.dtype)
         return _reduce(b, op, x, axes)
 
     return lower
+
+
+def reduce_xor(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
+    return _halved(b, "Xor" if x.dtype == "bool" else "BitwiseXor", x, tuple(eqn.params["axes"]), 0)
 
 
 _INDEXABLE = {"bool": "int32", "uint32": "int64", "int16": "int32", "uint16": "int32"}
@@ -145,10 +172,14 @@ def reduce_window(op: str, initial: Callable[[str], Any]) -> Lowering:
 
 
 def _least(dtype: str) -> Any:
+    if dtype == "bool":
+        return False
     return -np.inf if dtype in FLOATS else np.iinfo(dtype).min
 
 
 def _greatest(dtype: str) -> Any:
+    if dtype == "bool":
+        return True
     return np.inf if dtype in FLOATS else np.iinfo(dtype).max
 
 
@@ -202,15 +233,16 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "argmax": arg_extremum("ArgMax"),
     "argmin": arg_extremum("ArgMin"),
     "cumsum": cumsum,
-    "reduce_and": reduce_logical("ReduceMin"),
-    "reduce_max": extremum("ReduceMax"),
-    "reduce_min": extremum("ReduceMin"),
-    "reduce_or": reduce_logical("ReduceMax"),
+    "reduce_and": reduce_logical("ReduceMin", "BitwiseAnd", 1),
+    "reduce_max": extremum("ReduceMax", _least),
+    "reduce_min": extremum("ReduceMin", _greatest),
+    "reduce_or": reduce_logical("ReduceMax", "BitwiseOr", 0),
     "reduce_prod": reduce_prod,
     "reduce_sum": reduce_sum,
     "reduce_window_max": reduce_window("Max", _least),
     "reduce_window_min": reduce_window("Min", _greatest),
     "reduce_window_sum": reduce_window("Add", lambda dtype: 0),
+    "reduce_xor": reduce_xor,
     "sort": sort,
     "top_k": top_k,
 }

@@ -66,7 +66,10 @@ def stack(b: OnnxBuilder, eqn: Any, *xs: Tensor) -> Tensor:
 
 
 def split(b: OnnxBuilder, eqn: Any, x: Tensor) -> Sequence[Tensor]:
-    sizes, axis = [int(n) for n in eqn.params["sizes"]], int(eqn.params["axis"])
+    return _split(b, x, [int(n) for n in eqn.params["sizes"]], int(eqn.params["axis"]))
+
+
+def _split(b: OnnxBuilder, x: Tensor, sizes: list[int], axis: int) -> Sequence[Tensor]:
     if len(sizes) == 1:
         return [x]
     if x.data is not None:
@@ -74,6 +77,13 @@ def split(b: OnnxBuilder, eqn: Any, x: Tensor) -> Sequence[Tensor]:
         return [b.slice(x, [e - n], [e], [axis]) for n, e in zip(sizes, ends, strict=True)]
     outputs = [((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes]
     return b.op("Split", [x, b.ints(sizes)], outputs, {"axis": axis})
+
+
+def unstack(b: OnnxBuilder, eqn: Any, x: Tensor) -> Sequence[Tensor]:
+    """Every slice along an axis, without that axis (a primitive since jax 0.12)."""
+    axis = int(eqn.params["axis"]) % x.rank
+    parts = _split(b, x, [1] * x.shape[axis], axis) if x.shape[axis] else []
+    return [b.squeeze(part, [axis]) for part in parts]
 
 
 def slice_(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
@@ -200,4 +210,5 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "squeeze": same_order,
     "stack": stack,
     "transpose": transpose,
+    "unstack": unstack,
 }

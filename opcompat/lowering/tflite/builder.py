@@ -122,10 +122,12 @@ class TfliteBuilder(Builder):
             x = self.op1("REVERSE_V2", [x, self.ints([axis])], x.shape, x.dtype)
         return x
 
-    def gather(self, x: Tensor, indices: Tensor, axis: int) -> Tensor:
-        """`take(x, indices, axis)`; the indices must be in range."""
-        shape = x.shape[:axis] + indices.shape + x.shape[axis + 1 :]
-        return self.op1("GATHER", [x, indices], shape, x.dtype, axis=axis, batchDims=0)
+    def gather(self, x: Tensor, indices: Tensor, axis: int, batch: int = 0) -> Tensor:
+        """`take(x, indices, axis)`, the first `batch` axes of both side by side; the indices must be in range."""
+        if x.dtype == "uint16":  # which the kernel does not take
+            return self.bitcast(self.gather(self.bitcast(x, "int16"), indices, axis, batch), "uint16")
+        shape = x.shape[:axis] + indices.shape[batch:] + x.shape[axis + 1 :]
+        return self.op1("GATHER", [x, indices], shape, x.dtype, axis=axis, batchDims=batch)
 
     # --- elementwise ---------------------------------------------------------------------------------
 

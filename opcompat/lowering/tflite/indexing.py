@@ -65,8 +65,7 @@ def gather(b: TfliteBuilder, eqn: Any, x: Tensor, indices: Tensor) -> Tensor:
     axis, batch = _taken_axis(x, indices, numbers, p["slice_sizes"])
     picks = _as_int32(b, eqn, 1, b.reshape(indices, indices.shape[:-1]))
     safe = b.clip_int(picks, 0, x.shape[axis] - 1)
-    shape = x.shape[:axis] + picks.shape[batch:] + x.shape[axis + 1 :]
-    taken = b.op1("GATHER", [x, safe], shape, x.dtype, axis=axis, batchDims=batch)
+    taken = b.gather(x, safe, axis, batch)
     order = _result_order(numbers.offset_dims, axis, batch, picks.rank, len(out_shape(eqn)))
     result = b.transpose(taken, order)
     if "FILL" not in str(p["mode"]):

@@ -203,8 +203,7 @@ def _take_last(b: TfliteBuilder, x: Tensor, where: Tensor) -> Tensor:
     rows = x.size // x.shape[-1]
     flat = b.reshape(x, (rows, x.shape[-1]))
     picks = b.reshape(where, (rows, where.shape[-1]))
-    taken = b.op1("GATHER", [flat, picks], picks.shape, x.dtype, axis=1, batchDims=1)
-    return b.reshape(taken, where.shape)
+    return b.reshape(b.gather(flat, picks, 1, batch=1), where.shape)
 
 
 # --- windows -------------------------------------------------------------------------------------------

@@ -1,0 +1,191 @@
+"""The bits of floats by arithmetic.
+
+Before: `bitcast_convert_type` between float32, float16 or bfloat16 and integers of the same width.
+
+After: to bits, with 2**e the power of two below |x|: `(e + bias) << m | (|x| / 2**e - 1) * 2**m`; e is the logarithm,
+put right by one where the quotient is not in [1, 2). From bits: `(1 + fraction) * 2**exponent`, the power from a
+table. Denormals, infinities and signed zeros by cases of their own.
+
+Why: ONNX has no BitCast before opset 26.
+
+Exactness: bit for bit, denormals included where the runtime keeps them. A NaN's sign and payload are lost: arithmetic
+cannot see them. Its bits are those of the positive quiet NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jax import Array, lax
+from jax import numpy as jnp
+
+from opcompat.rule import BITWISE, Declined, Example, Replacement, Rule, Site
+
+
+class Format(NamedTuple):
+    """The number of bits of a float's exponent and of its mantissa."""
+
+    exponent: int
+    mantissa: int
+
+    @property
+    def bias(self) -> int:
+        return 2 ** (self.exponent - 1) - 1
+
+    @property
+    def least(self) -> int:
+        """The exponent of the smallest normal number."""
+        return 1 - self.bias
+
+    @property
+    def infinity(self) -> int:
+        """The bits of infinity."""
+        return (2**self.exponent - 1) << self.mantissa
+
+
+FORMATS = {"float32": Format(8, 23), "bfloat16": Format(8, 7), "float16": Format(5, 10)}
+
+
+def _full(like: Array, value: float, dtype: type = np.float32) -> Array:
+    return lax.full(like.shape, np.asarray(value, dtype)[()], dtype)
+
+
+def _looked_up(table: np.ndarray, index: Array) -> Array:
+    """table[index], for indices that are in bounds."""
+    numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    place = lax.reshape(index, (*index.shape, 1))
+    return lax.gather(jnp.asarray(table), place, numbers, (1,), mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _normal_bits(a: Array, f: Format) -> Array:
+    """The bits of normal positive numbers, as int32."""
+    guess = lax.floor(lax.mul(lax.log(a), _full(a, 1 / np.log(2.0))))
+    guess = lax.clamp(np.float32(f.least), guess, np.float32(f.bias))
+    index = lax.sub(lax.convert_element_type(guess, np.int32), _full(a, f.least, np.int32))
+    powers = np.ldexp(np.float32(1), np.arange(f.least, f.bias + 1)).astype(np.float32)
+    quotient = lax.div(a, _looked_up(powers, index))
+    low, high = lax.lt(quotient, _full(a, 1)), lax.ge(quotient, _full(a, 2))
+    scale = lax.select(low, _full(a, 2), lax.select(high, _full(a, 0.5), _full(a, 1)))
+    fraction = lax.mul(lax.sub(lax.mul(quotient, scale), _full(a, 1)), _full(a, 2.0**f.mantissa))
+    exponent = lax.add(index, _full(a, 1, np.int32))
+    exponent = lax.sub(exponent, lax.convert_element_type(low, np.int32))
+    exponent = lax.add(exponent, lax.convert_element_type(high, np.int32))
+    shifted = lax.mul(exponent, _full(a, 1 << f.mantissa, np.int32))
+    return lax.add(shifted, lax.convert_element_type(fraction, np.int32))
+
+
+def _denormal_bits(a: Array, f: Format) -> Array:
+    """Denormals are multiples of the smallest one."""
+    first = min(100, f.mantissa - f.least)
+    scaled = lax.mul(a, _full(a, 2.0**first))
+    scaled = lax.mul(scaled, _full(a, 2.0 ** (f.mantissa - f.least - first)))
+    return lax.convert_element_type(scaled, np.int32)
+
+
+def _to_bits(source: str, target: np.dtype) -> Callable[[Array], Array]:
+    f = FORMATS[source]
+
+    def run(x: Array) -> Array:
+        x = lax.convert_element_type(x, np.float32)
+        a = lax.abs(x)
+        small = lax.lt(a, _full(a, 2.0**f.least))
+        finite = lax.lt(a, _full(a, np.inf))
+        ordinary = lax.bitwise_and(finite, lax.bitwise_not(small))
+        bits = _normal_bits(lax.select(ordinary, a, _full(a, 1)), f)
+        bits = lax.select(small, _denormal_bits(lax.select(small, a, _full(a, 0)), f), bits)
+        quiet = f.infinity | 1 << (f.mantissa - 1)
+        special = lax.select(lax.eq(a, a), _full(a, f.infinity, np.int32), _full(a, quiet, np.int32))
+        bits = lax.select(lax.bitwise_or(ordinary, small), bits, special)
+        # The reciprocal tells the two zeros apart.
+        minus = lax.lt(lax.min(x, lax.div(_full(x, 1), x)), _full(x, 0))
+        width = f.exponent + f.mantissa
+        sign = np.int64(-(2**31)) if width == 31 else np.int64(2**width)
+        bits = lax.select(minus, lax.add(bits, _full(a, int(sign), np.int32)), bits)
+        return lax.convert_element_type(bits, target)
+
+    return run
+
+
+def _from_bits(target: str) -> Callable[[Array], Array]:
+    f = FORMATS[target]
+    largest = 2**f.exponent - 1
+    exponents = np.clip(np.arange(largest + 1) - f.bias, f.least, None)
+    powers = np.ldexp(np.float32(1), exponents[:-1]).astype(np.float32)
+    powers = np.append(powers, np.float32(np.inf))
+
+    def run(bits: Array) -> Array:
+        words = lax.convert_element_type(bits, np.int32)
+        shifted = lax.shift_right_arithmetic(words, _full(bits, f.mantissa, np.int32))
+        exponent = lax.bitwise_and(shifted, _full(bits, largest, np.int32))
+        fraction = lax.bitwise_and(words, _full(bits, (1 << f.mantissa) - 1, np.int32))
+        part = lax.mul(lax.convert_element_type(fraction, np.float32), _full(bits, 2.0**-f.mantissa))
+        denormal = lax.eq(exponent, _full(bits, 0, np.int32))
+        lead = lax.select(denormal, _full(bits, 0), _full(bits, 1))
+        value = lax.mul(lax.add(part, lead), _looked_up(powers, exponent))
+        special = lax.eq(exponent, _full(bits, largest, np.int32))
+        nan = lax.bitwise_and(special, lax.gt(fraction, _full(bits, 0, np.int32)))
+        value = lax.select(nan, _full(bits, np.nan), value)
+        top = lax.shift_right_arithmetic(words, _full(bits, f.exponent + f.mantissa, np.int32))
+        minus = lax.ne(lax.bitwise_and(top, _full(bits, 1, np.int32)), _full(bits, 0, np.int32))
+        sign = lax.select(minus, _full(bits, -1), _full(bits, 1))
+        return lax.convert_element_type(lax.mul(value, sign), jnp.dtype(target))
+
+    return run
+
+
+def apply(site: Site) -> Replacement | Declined | None:
+    source, target = site.aval(0).dtype, site.result.dtype
+    is_float = [jnp.issubdtype(d, jnp.floating) for d in (source, target)]
+    if is_float[0] == is_float[1] or source.itemsize != target.itemsize:
+        return None
+    name = str(source if is_float[0] else target)
+    if name not in FORMATS:
+        return Declined(f"no arithmetic of {name} is that exact")
+    return site.replace(_to_bits(name, target) if is_float[0] else _from_bits(name))
+
+
+_FLOATS = np.concatenate(
+    [
+        np.array([0, -0.0, 1, -1, 1.5, np.inf, -np.inf, np.nan, 3.4028235e38, 1.1754944e-38, -1.1754944e-38], np.float32),
+        np.array([0.99999994, 1.9999999, 2, 3.9999998, 6e4, 1e-7, 1e30], np.float32),
+        np.ldexp(np.float32(1), np.arange(-126, 128)).astype(np.float32),
+        np.random.default_rng(0).normal(size=300).astype(np.float32),
+    ]
+)
+_WORDS = np.concatenate(
+    [_FLOATS.view(np.uint32), np.random.default_rng(1).integers(1 << 23, 0x7F800000, 300).astype(np.uint32)]
+)
+_HALVES = np.arange(2**16, dtype=np.uint16)
+_NUMBERS = _HALVES[(_HALVES & 0x7C00 != 0x7C00) & (_HALVES & 0x7C00 != 0)]
+"""Halves that are numbers. XLA takes denormals as zeros in places."""
+
+
+def _cast(dtype: object) -> Callable[[Array], Array]:
+    return lambda x: lax.bitcast_convert_type(x, dtype)
+
+
+RULE = Rule(
+    id="OC230",
+    stage="legalize",
+    primitives=frozenset({"bitcast_convert_type"}),
+    apply=apply,
+    exactness=BITWISE,
+    page=__doc__,
+    module=__name__,
+    examples=(
+        Example("to int32", _cast(np.int32), (_FLOATS,)),
+        Example("to uint32", _cast(np.uint32), (_FLOATS,)),
+        Example("from uint32", _cast(np.float32), (_WORDS,)),
+        Example("from int32", _cast(np.float32), (_WORDS.view(np.int32),)),
+        Example("float16 to int16", _cast(np.int16), (_NUMBERS.view(np.float16),)),
+        Example("uint16 to float16", _cast(np.float16), (_NUMBERS,)),
+        Example("bfloat16 to uint16", _cast(np.uint16), (_FLOATS.astype(jnp.bfloat16),)),
+        Example("uint16 to bfloat16", _cast(jnp.bfloat16), ((_WORDS >> 16).astype(np.uint16),)),
+    ),
+    declines=(
+        Example("between integers", _cast(np.uint32), (_WORDS.view(np.int32),)),
+        Example("narrower", _cast(np.uint8), (_FLOATS,)),
+    ),
+)
