@@ -115,7 +115,7 @@ def test_scan(engine: Engine, source: Path) -> None:
     ((command, (model, targets), options),) = engine.calls
     assert (command, model.name, targets) == ("scan", "full-1", ("onnxruntime", "litert"))
     assert callable(options.pop("progress"))
-    assert options == {"source": "model", "opset": None}
+    assert options == {"source": "model", "opset": None, "batch": ()}
 
 
 def test_scan_with_options(engine: Engine, source: Path) -> None:
@@ -145,6 +145,7 @@ def test_convert(engine: Engine, source: Path) -> None:
     assert callable(options.pop("progress"))
     assert options == {
         "sampling": "exact",
+        "batch": (),
         "opset": None,
         "force": True,
         "steps": 100,
@@ -396,3 +397,15 @@ def test_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "pip install -e ." in done.stderr
+
+
+def test_batch_sizes(engine: Engine, source: Path) -> None:
+    run("scan", "model", "--batch", "1,16", "--batch", "4")
+    run("convert", "model", "--to", "onnx", "--out", "dist", "--batch", "16")
+    assert [options["batch"] for _, _, options in engine.calls] == [(1, 16, 4), (16,)]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1,,2", ""])
+def test_batch_sizes_are_whole_numbers(engine: Engine, source: Path, value: str) -> None:
+    run("scan", "model", "--batch", value, code=2)
+    assert not engine.calls

@@ -103,8 +103,7 @@ def draws(key: Any) -> Any:
 
 BATCHED: dict[str, Callable[[Any], Any]] = {
     "draws": jax.vmap(draws),
-    "draws of a matrix of keys": lambda k: jax.vmap(jax.vmap(draws))(k.reshape(2, 3)),
-    "from the second axis": lambda k: jax.vmap(draws, in_axes=1)(k.reshape(2, 3)[:1]),
+    "draws of a matrix of keys": lambda k: jax.vmap(jax.vmap(draws), in_axes=1)(k.reshape(2, 3)),
     "gamma": jax.vmap(lambda k: jr.gamma(k, np.float32(2.5), (2,))),
     "split": lambda k: jax.vmap(lambda k: jr.split(k, (2, 2)))(k),
     "fold_in of keys": lambda k: jax.vmap(jr.fold_in, in_axes=(0, None))(k, 3),
@@ -115,7 +114,7 @@ BATCHED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("implementation", ["rbg", "unsafe_rbg", "threefry2x32"])
+@pytest.mark.parametrize("implementation", ["rbg", "unsafe_rbg"])
 @pytest.mark.parametrize("name", BATCHED)
 def test_batches_draw_as_in_jax(name: str, implementation: str) -> None:
     """With rbg keys a batch is not the draws of each key: whatever JAX makes of it is right."""
@@ -124,7 +123,9 @@ def test_batches_draw_as_in_jax(name: str, implementation: str) -> None:
     got = jax.jit(jexc.jaxpr_as_fun(erased))(words(keys))
     want = [words(x) for x in jax.tree_util.tree_leaves(jax.jit(function)(keys))]
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+        # The program around a draw decides how XLA rounds the last bit of a float.
+        limit = 2e-6 if name == "gamma" else 0.0
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=limit, atol=0)
 
 
 def test_a_batch_of_rbg_keys_is_not_each_key_alone() -> None:
