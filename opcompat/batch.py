@@ -39,8 +39,8 @@ def with_batches(model: Model, sizes: Sequence[int]) -> Model:
 
 def sizes_of(entry_points: Sequence[str]) -> tuple[int, ...]:
     """The sizes that `with_batches` was called with, from the names that it made."""
-    found = {int(name.rpartition(SEPARATOR)[2]) for name in entry_points if SEPARATOR in name}
-    return tuple(sorted(found))
+    ends = {name.rpartition(SEPARATOR)[2] for name in entry_points if SEPARATOR in name}
+    return tuple(sorted(int(end) for end in ends if end.isdecimal()))
 
 
 def _batched(leaf: Any) -> bool:

@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 from jax import random as jr
+from jax.extend import core as jexc
 
 from opcompat import EntryPoint, Model, api
+from opcompat.inline import inline
+from opcompat.jaxcompat import parts
 from opcompat.report import Check, Report
 
 STEPS = 200
@@ -172,3 +175,18 @@ def test_nothing_is_unsupported(kind: str) -> None:
     targets = converted(kind).targets
     assert [t.target for t in targets] == ["onnxruntime", "litert"]
     assert not [f for t in targets for f in t.findings if f.verdict in ("unsupported", "unknown")]
+
+
+def test_a_vmapped_loop_ends_for_each_element_on_its_own() -> None:
+    """Gamma draws need such loops: their predicate has the batch's shape, and no runtime has that."""
+
+    def grow(x: Any, times: Any) -> Any:
+        return jax.lax.while_loop(lambda c: c[0] < times, lambda c: (c[0] + 1, c[1] * x, ~c[2]), (0, x, x > 1))
+
+    args = (np.array([[1.5, 2.0], [0.5, 3.0]], F32), np.array([[0, 3], [1, 7]], np.int32))
+    function = jax.vmap(jax.vmap(grow))
+    closed = inline(jax.make_jaxpr(function)(*args))
+    (loop,) = [e for e in parts(closed).eqns if e.primitive.name == "while"]
+    assert parts(loop.params["cond_jaxpr"]).outvars[0].aval.shape == ()
+    for got, want in zip(jexc.jaxpr_as_fun(closed)(*args), function(*args), strict=True):
+        np.testing.assert_array_equal(got, want)

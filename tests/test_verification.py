@@ -446,3 +446,18 @@ def test_comparisons_are_joined() -> None:
     _, x = found.outputs()
     assert (found.steps, x.worst_step) == (2, 1)
     assert x.error == pytest.approx(0.08)
+
+
+def test_the_hash_of_a_model_knows_its_wiring() -> None:
+    def swapped(params: Any, a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.tanh(b), jnp.tanh(a)
+
+    def straight(params: Any, a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.tanh(a), jnp.tanh(b)
+
+    def hashed(function: Any) -> str:
+        entry = EntryPoint(function, args=(np.zeros(3, np.float32),) * 2, outputs=("x", "y"))
+        return conversion.model_hash({}, conversion.trace_all(Model("m", {}, {"step": entry})))
+
+    assert hashed(straight) == hashed(straight)
+    assert hashed(straight) != hashed(swapped)

@@ -49,5 +49,19 @@ def rows() -> Mapping[str, tuple[Case, ...]]:
 REFUSED: Mapping[tuple[str, str, str], str] = {}
 """(backend, primitive, pattern of case names) -> part of the reason. Each entry has to be refused."""
 
-ZERO_SIGNS: Mapping[tuple[str, str], str] = {}
+_CHOSEN = "ONNX Runtime's Where turns a chosen -0 into +0"
+_EQUAL = "of -0 and +0, which are equal, either may come out"
+_ALONE = "a sum of -0 alone is -0 in ONNX Runtime, and +0 in XLA, which starts from +0"
+
+ZERO_SIGNS: Mapping[tuple[str, str], str] = {
+    **dict.fromkeys((("onnx", p) for p in ("select_n", "expm1", "log1p", "atanh", "sinh", "reduce_precision")), _CHOSEN),
+    **dict.fromkeys(
+        (
+            ("onnx", p)
+            for p in ("max", "min", "clamp", "reduce_max", "reduce_min", "cummax", "cummin", "reduce_window_max")
+        ),
+        _EQUAL,
+    ),
+    **dict.fromkeys((("onnx", p) for p in ("reduce_sum", "cumsum")), _ALONE),
+}
 """(backend, primitive) -> why signs of zeros may differ, as the lowering documents."""

@@ -27,8 +27,11 @@ def gather(b: OnnxBuilder, eqn: Any, x: Tensor, indices: Tensor) -> Tensor:
     d, sizes = eqn.params["dimension_numbers"], tuple(eqn.params["slice_sizes"])
     shape, mode = tuple(eqn.outvars[0].aval.shape), eqn.params["mode"].name
     indexed, batching = tuple(d.start_index_map), tuple(d.operand_batching_dims)
-    if not x.size or not indices.size:
-        raise Unsupported("gather with empty operands")
+    if 0 in shape:
+        return b.full(shape, 0, x.dtype)
+    if not x.size:
+        # Nothing is in bounds; JAX lets only this mode look.
+        return b.full(shape, _fill_value(eqn, x.dtype), x.dtype)
     if mode not in ("FILL_OR_DROP", "CLIP", "PROMISE_IN_BOUNDS"):
         raise Unsupported(f"gather mode {mode}")
     limits = [x.shape[i] - sizes[i] for i in indexed]
