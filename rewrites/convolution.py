@@ -39,7 +39,8 @@ def _undilated(site: Site) -> Callable[[Array, Array], Array]:
     def run(x: Array, weights: Array) -> Array:
         config = [(0, 0, dilation.get(axis, 1) - 1) for axis in range(x.ndim)]
         padded = lax.pad(x, lax.full((), 0, x.dtype), config)
-        return site.eqn.primitive.bind(padded, weights, **params)
+        found: Array = site.eqn.primitive.bind(padded, weights, **params)
+        return found
 
     return run
 
@@ -64,7 +65,9 @@ def _by_places(site: Site) -> Callable[[Array, Array], Array]:
             low = [k * d for k, d in zip(place, p["rhs_dilation"], strict=True)]
             high = [a + (n - 1) * s + 1 for a, n, s in zip(low, out_sizes, p["window_strides"], strict=True)]
             part = lax.slice(x, (0, 0, *low, 0), (*x.shape[:2], *high, inner), (1, 1, *p["window_strides"], 1))
-            one = lax.reshape(lax.slice(weights, (*place, 0, 0, 0), (*(k + 1 for k in place), *weights.shape[-3:])), weights.shape[-3:])
+            behind = tuple(k + 1 for k in place)
+            one = lax.slice(weights, (*place, 0, 0, 0), (*behind, *weights.shape[-3:]))
+            one = lax.reshape(one, weights.shape[-3:])
             numbers = (((part.ndim - 1,), (0,)), ((0,), (1,)))
             term = lax.dot_general(part, one, numbers, precision=p["precision"], preferred_element_type=dtype)
             total = term if total is None else lax.add(total, term)
@@ -112,7 +115,9 @@ _W = _RNG.integers(-8, 8, (3, 2, 4, 6)).astype(np.float32)
 _D = ("NHWC", "HWIO", "NHWC")
 
 
-def _example(strides: tuple[int, ...] = (1, 1), padding: Any = "SAME", **options: Any) -> Callable[[Array, Array], Array]:
+def _example(
+    strides: tuple[int, ...] = (1, 1), padding: Any = "SAME", **options: Any
+) -> Callable[[Array, Array], Array]:
     options = {"dimension_numbers": _D, **options}
     return lambda x, w: lax.conv_general_dilated(x, w, strides, padding, **options)
 
@@ -127,10 +132,18 @@ RULE = Rule(
     module=__name__,
     examples=(
         Example("int32", _example((2, 1)), (_X.astype(np.int32), _W.astype(np.int32))),
-        Example("dilated integers", _example(padding=((1, 2), (0, 3)), lhs_dilation=(2, 3), rhs_dilation=(1, 2)), (_X.astype(np.int32), _W.astype(np.int32))),
+        Example(
+            "dilated integers",
+            _example(padding=((1, 2), (0, 3)), lhs_dilation=(2, 3), rhs_dilation=(1, 2)),
+            (_X.astype(np.int32), _W.astype(np.int32)),
+        ),
         Example("groups", _example(feature_group_count=2), (_X, _W[:, :, :2])),
         Example("groups of the batch", _example(batch_group_count=2), (_X, _W)),
-        Example("three axes", lambda x, w: lax.conv_general_dilated(x, w, (1, 2, 1), "SAME"), (_X[None], _RNG.integers(-3, 3, (5, 4, 3, 3, 2)).astype(np.float32))),
+        Example(
+            "three axes",
+            lambda x, w: lax.conv_general_dilated(x, w, (1, 2, 1), "SAME"),
+            (_X[None], _RNG.integers(-3, 3, (5, 4, 3, 3, 2)).astype(np.float32)),
+        ),
         Example("no axes", lambda x, w: lax.conv_general_dilated(x, w, (), ()), (_X[0, 0], _W[0, 0].T)),
         Example("nothing", _example(), (_X[:0], _W)),
     ),

@@ -2,7 +2,7 @@
 
 Before: `expm1 x` in float32.
 
-After: for |x| < 0.35 the Taylor series, `x + x*x * (1/2 + x * (1/6 + ...))` to the ninth power; elsewhere
+After: for |x| < 0.35 the Taylor series, `x * (1 + x * (1/2 + x * (1/6 + ...)))` to the ninth power; elsewhere
 `exp(x) - 1`, which there loses at most two bits.
 
 Why: neither ONNX nor TFLite has the op, and `exp(x) - 1` alone rounds small x away.
@@ -27,7 +27,8 @@ def _expm1(x: Array) -> Array:
     rest = lax.full_like(x, 1.0 / math.factorial(_DEGREE))
     for power in range(_DEGREE - 1, 1, -1):
         rest = lax.add(lax.mul(rest, x), lax.full_like(x, 1.0 / math.factorial(power)))
-    near = lax.add(x, lax.mul(lax.mul(x, x), rest))
+    # A product keeps the sign of a zero.
+    near = lax.mul(x, lax.add(lax.mul(x, rest), lax.full_like(x, 1.0)))
     far = lax.sub(lax.exp(x), lax.full_like(x, 1.0))
     return lax.select(lax.lt(lax.abs(x), lax.full_like(x, _NEAR)), near, far)
 

@@ -2,7 +2,7 @@
 
 Before: `dot_general` on integers or bools, or into them.
 
-After: both operands spread to [batch..., left..., right..., contracted], multiplied, and the products added along
+After: both operands spread to [batch, left, right, contracted], multiplied, and the products added along
 the last axis; bools by `and` and `or`. Integers whose product is to be a float are converted to it first, and floats
 whose product is to be an integer are multiplied as floats.
 
@@ -15,7 +15,7 @@ memory all at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,29 +27,26 @@ from opcompat.rule import BITWISE, Declined, Example, Replacement, Rule, Site
 LIMIT = 2**24
 
 
-def _spread(x: Array, numbers: tuple[Any, Any], before: int, after: int) -> Array:
-    """`x` as [batch..., 1 * before, free..., 1 * after, contracted]; `numbers` are its (contracted, batch) axes."""
-    contracted, batch = numbers
+def _matrices(x: Array, contracted: Sequence[int], batch: Sequence[int]) -> Array:
+    """`x` as [batch, free, contracted]."""
     free = [a for a in range(x.ndim) if a not in contracted and a not in batch]
-    x = lax.transpose(x, (*batch, *free, *contracted))
-    sizes = x.shape[: len(batch)], x.shape[len(batch) : len(batch) + len(free)], x.shape[len(batch) + len(free) :]
-    return lax.reshape(x, (*sizes[0], *[1] * before, *sizes[1], *[1] * after, math.prod(sizes[2])))
+    sizes = [math.prod(x.shape[a] for a in axes) for axes in (batch, free, contracted)]
+    return lax.reshape(lax.transpose(x, (*batch, *free, *contracted)), sizes)
 
 
-def _products(dimension_numbers: Any, dtype: np.dtype) -> Callable[[Array, Array], Array]:
+def _products(dimension_numbers: Any, result: Any) -> Callable[[Array, Array], Array]:
     (x_contracted, y_contracted), (x_batch, y_batch) = dimension_numbers
 
     def run(x: Array, y: Array) -> Array:
-        x, y = (lax.convert_element_type(v, dtype) for v in (x, y))
-        free_x, free_y = (v.ndim - len(x_contracted) - len(x_batch) for v in (x, y))
-        left = _spread(x, (x_contracted, x_batch), 0, free_y)
-        right = _spread(y, (y_contracted, y_batch), free_x, 0)
-        shape = np.broadcast_shapes(left.shape, right.shape)
-        left, right = (lax.broadcast_in_dim(v, shape, range(len(shape))) for v in (left, right))
-        last = (len(shape) - 1,)
-        if dtype == np.bool_:
-            return lax.reduce_or(lax.bitwise_and(left, right), last)
-        return lax.reduce_sum(lax.mul(left, right), last)
+        x, y = (lax.convert_element_type(v, result.dtype) for v in (x, y))
+        left, right = _matrices(x, x_contracted, x_batch), _matrices(y, y_contracted, y_batch)
+        shape = (*left.shape[:2], right.shape[1], left.shape[2])
+        left, right = lax.broadcast_in_dim(left, shape, (0, 1, 3)), lax.broadcast_in_dim(right, shape, (0, 2, 3))
+        if result.dtype == np.bool_:
+            found = lax.reduce_or(lax.bitwise_and(left, right), (3,))
+        else:
+            found = lax.reduce_sum(lax.mul(left, right), (3,))
+        return lax.reshape(found, result.shape)
 
     return run
 
@@ -68,12 +65,16 @@ def apply(site: Site) -> Replacement | Declined | None:
     dtypes = [site.aval(0).dtype, site.aval(1).dtype, site.result.dtype]
     floats = [bool(jnp.issubdtype(d, jnp.inexact)) for d in dtypes]
     if any(floats):
-        return Declined("floats only") if all(floats) else site.replace(_through_floats(site, next(d for d, f in zip(dtypes, floats, strict=True) if f)))
+        return (
+            Declined("floats only")
+            if all(floats)
+            else site.replace(_through_floats(site, next(d for d, f in zip(dtypes, floats, strict=True) if f)))
+        )
     numbers = site.params["dimension_numbers"]
     inner = math.prod(site.aval(0).shape[a] for a in numbers[0][0])
     if site.result.size * inner > LIMIT:
         return Declined(f"more than {LIMIT} products")
-    return site.replace(_products(numbers, site.result.dtype))
+    return site.replace(_products(numbers, site.result))
 
 
 _RNG = np.random.default_rng(0)

@@ -47,7 +47,9 @@ def _combiner(site: Site) -> Callable[[Array, Array], Array]:
     if body is None:
         return lambda _, update: update
     # `x.at[i].apply(f)` is a scatter whose body is f.
-    closed = body if is_jaxpr(body) and hasattr(body, "consts") else jexc.ClosedJaxpr(body, site.params["update_consts"])
+    closed = (
+        body if is_jaxpr(body) and hasattr(body, "consts") else jexc.ClosedJaxpr(body, site.params["update_consts"])
+    )
     single = jexc.jaxpr_as_fun(closed)
 
     def run(old: Array, update: Array) -> Array:

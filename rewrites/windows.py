@@ -61,7 +61,9 @@ def _neutral(name: str, dtype: np.dtype) -> Any:
     return np.asarray(np.iinfo(dtype).min if low else np.iinfo(dtype).max, dtype)
 
 
-def _folded(x: Array, combine: Combine, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> Array:
+def _folded(
+    x: Array, combine: Combine, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
+) -> Array:
     """Each window of `x` combined, its elements in order; no padding."""
     spans = [(n - 1) * d + 1 for n, d in zip(window, dilation, strict=True)]
     counts = [(n - s) // t + 1 for n, s, t in zip(x.shape, spans, strides, strict=True)]
@@ -123,7 +125,8 @@ _F = np.linspace(0.5, 2, 84, dtype=np.float32).reshape(2, 6, 7)
 def _example(function: Any, start: Any, **options: Any) -> Callable[[Array], Array]:
     def run(x: Array) -> Array:
         arguments = {"window_dimensions": (1, 2, 3), "window_strides": (1, 2, 1), "padding": "SAME", **options}
-        return lax.reduce_window(x, np.asarray(start).astype(x.dtype)[()], function, **arguments)
+        found: Array = lax.reduce_window(x, np.asarray(start).astype(x.dtype)[()], function, **arguments)
+        return found
 
     return run
 

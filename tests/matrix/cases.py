@@ -63,5 +63,6 @@ ZERO_SIGNS: Mapping[tuple[str, str], str] = {
         _EQUAL,
     ),
     **dict.fromkeys((("onnx", p) for p in ("reduce_sum", "cumsum")), _ALONE),
+    ("tflite", "clamp"): _EQUAL,
 }
 """(backend, primitive) -> why signs of zeros may differ, as the lowering documents."""

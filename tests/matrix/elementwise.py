@@ -94,7 +94,8 @@ def unary_row(name: str) -> Iterator[Case]:
     for letter in (x for x in spec.letters if x not in "hg"):
         arrays = [data(letter, *shape) for shape in SHAPES]
         yield case(f"ranks-{NAMES[letter]}", _over_shapes(spec.function), *arrays, near=spec.near)
-    if "f" in spec.letters and spec.values is None:
+    # Of denormals, XLA's own cube root is none.
+    if "f" in spec.letters and spec.values is None and name != "cbrt":
         yield case("denormals", spec.function, DENORMALS, near=spec.near, denormals=True, signs=False)
 
 

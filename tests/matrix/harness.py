@@ -182,8 +182,9 @@ def _near(got: np.ndarray, want: np.ndarray, near: Closeness, signs: bool) -> np
 def _unit(want: np.ndarray, near: Closeness, half: bool) -> np.ndarray:
     """The error that is allowed in units of the last place; a half-precision result may be one unit off."""
     magnitude = np.abs(want)
-    ordinary = np.where(magnitude < np.asarray(3e38 if want.dtype != np.float16 else 6e4, want.dtype), magnitude, 1)
-    spacing = np.spacing(ordinary.astype(want.dtype))
+    limit = np.asarray(6e4 if want.dtype == np.float16 else 3e38, want.dtype)
+    with np.errstate(invalid="ignore"):
+        spacing = np.spacing(np.where(magnitude < limit, magnitude, 1).astype(want.dtype))
     # In half precision XLA rounds the steps of elementary functions, too.
     count = min(near.ulp, 2) if half and near.ulp else (near != EXACT) if half else near.ulp
     return np.asarray(spacing, np.float64) * int(count)

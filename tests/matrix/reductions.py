@@ -141,6 +141,22 @@ def _window(operator: Callable[..., Any], initial: tuple[Any, ...]) -> Iterator[
     )
 
 
+def _any_window() -> Iterator[Case]:
+    """Windowed reductions by other functions than sum, maximum and minimum."""
+
+    def product(x: Any) -> Any:
+        return lax.reduce_window(x, np.ones((), x.dtype)[()], lax.mul, (2, 3), (1, 2), ((1, 0), (1, 1)))
+
+    for letter in "fiu":
+        yield case(f"product-{NAMES[letter]}", product, data(letter, 6, 7), near=SUMS)
+    for name, function, start in (("or", lax.bitwise_or, False), ("and", lax.bitwise_and, True)):
+        yield case(
+            f"{name}-bool",
+            lambda x, f=function, s=start: lax.reduce_window(x, s, f, (2, 2), (1, 1), "SAME"),
+            data("b", 6, 7),
+        )
+
+
 def _sort() -> Iterator[Case]:
     for letter in "fiubg":
         x = small(letter, 5, 7)
@@ -273,6 +289,7 @@ def rows() -> dict[str, list[Case]]:
         "argmin": list(_arg(lax.argmin)),
         "conv_general_dilated": list(_conv()),
         "dot_general": list(_dot()),
+        "reduce_window": list(_any_window()),
         "reduce_window_max": list(_window(lax.max, (-inf, -(2**31), 0))),
         "reduce_window_min": list(_window(lax.min, (inf, 2**31 - 1, 2**32 - 1))),
         "reduce_window_sum": list(_window(lax.add, (0, 0, 0))),

@@ -189,7 +189,7 @@ def _scatter(kind: str) -> Iterator[Case]:
     unique = np.array([0, 9, -1, 2, -9], I32)
     repeated = np.array([0, 0, 9, 2, -1, 2], I32)
     index = unique if kind == "set" else repeated
-    letters = {"set": ANY, "add": "fiug", "mul": "fiu", "max": "fiu", "min": "fiu"}[kind]
+    letters = {"set": ANY, "add": "fiug", "subtract": "fiu", "mul": "fiu", "max": "fiu", "min": "fiu"}[kind]
     near = ROUNDED if kind in ("set", "max", "min") else SUMS
 
     def write(x: Any, i: Any, u: Any, mode: str | None = None) -> Any:
@@ -235,6 +235,7 @@ def rows() -> dict[str, list[Case]]:
         "scatter-max": list(_scatter("max")),
         "scatter-min": list(_scatter("min")),
         "scatter-mul": list(_scatter("mul")),
+        "scatter-sub": list(_scatter("subtract")),
     }
     return found
 

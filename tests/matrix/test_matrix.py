@@ -15,7 +15,7 @@ from opcompat.lowering.onnx.table import TABLE as ONNX_TABLE
 from opcompat.lowering.tflite.table import TABLE as TFLITE_TABLE
 
 from .cases import ALIASES, POLICIES, REFUSED, UNNAMED, ZERO_SIGNS, rows
-from .harness import BACKENDS, Case, Expected, Outcome, expected, outcomes, primitives, traced_primitives
+from .harness import BACKENDS, Case, Expected, Outcome, expected, outcomes, primitives, traced_primitives, vmapped
 
 ROWS = rows()
 
@@ -26,7 +26,12 @@ def answers(primitive: str, slow: bool) -> list[Expected]:
 
 
 def selected(primitive: str, slow: bool) -> list[Case]:
-    return [one for one in ROWS[primitive] if one.slow == slow]
+    """The cases of a row. The larger set has every case under vmap, too."""
+    if not slow:
+        return [one for one in ROWS[primitive] if not one.slow]
+    done = [one.name for one in ROWS[primitive]]
+    batched = [vmapped(one) for one in ROWS[primitive] if "-vmap" not in one.name and f"{one.name}-vmap" not in done]
+    return [one for one in ROWS[primitive] if one.slow] + batched
 
 
 def refusals(backend: str, primitive: str, name: str) -> list[str]:
@@ -60,14 +65,14 @@ def check(backend: str, primitive: str, folder: Path, slow: bool) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("primitive", [p for p in ROWS if selected(p, False)])
+@pytest.mark.parametrize("primitive", ROWS)
 def test_primitive(primitive: str, backend: str, tmp_path: Path) -> None:
     check(backend, primitive, tmp_path, slow=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("primitive", [p for p in ROWS if selected(p, True)])
+@pytest.mark.parametrize("primitive", ROWS)
 def test_primitive_more(primitive: str, backend: str, tmp_path: Path) -> None:
     check(backend, primitive, tmp_path, slow=True)
 

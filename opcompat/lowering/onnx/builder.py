@@ -225,7 +225,10 @@ class OnnxBuilder(Builder):
         return self.op1("Cast", [x], x.shape, dtype, to=dtype)
 
     def where(self, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-        """Elementwise choice, exact for every dtype. ONNX Runtime has no Where for bool."""
+        """Elementwise choice. ONNX Runtime has no Where for bool, and before 1.32 none for uint32."""
+        if yes.dtype == "uint32":
+            chosen = self.where(condition, self.cast(yes, "int32"), self.cast(no, "int32"))
+            return self.cast(chosen, "uint32")
         if yes.dtype != "bool":
             return self.elementwise("Where", condition, yes, no, dtype=yes.dtype)
         chosen = self.elementwise("And", condition, yes)

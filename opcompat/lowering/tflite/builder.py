@@ -87,9 +87,7 @@ class TfliteBuilder(Builder):
             return self.const(np.ascontiguousarray(x.data[window]))
         return self.op1("SLICE", [x, self.ints(starts), self.ints(sizes)], sizes, x.dtype)
 
-    def strided_slice(
-        self, x: Tensor, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]
-    ) -> Tensor:
+    def strided_slice(self, x: Tensor, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Tensor:
         """`x[starts : limits : strides]` with constant, valid bounds and positive strides."""
         sizes = [max(0, -(-(b - a) // s)) for a, b, s in zip(starts, limits, strides, strict=True)]
         if all(s == 1 for s in strides):

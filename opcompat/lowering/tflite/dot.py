@@ -20,9 +20,7 @@ def _size(sizes: Sequence[int]) -> int:
     return int(np.prod(sizes, dtype=np.int64))
 
 
-def _as_matrices(
-    b: TfliteBuilder, x: Tensor, batch: Sequence[int], contracted: Sequence[int]
-) -> tuple[Tensor, bool]:
+def _as_matrices(b: TfliteBuilder, x: Tensor, batch: Sequence[int], contracted: Sequence[int]) -> tuple[Tensor, bool]:
     """`x` as [batch, free, contracted], or [batch, contracted, free] if it stands that way already.
 
     Returns the matrices (without a batch axis if there is none) and whether contracted comes first. So a

@@ -130,7 +130,11 @@ def extreme(b: TfliteBuilder, op: str, x: Tensor, y: Tensor) -> Tensor:
     the other's zero: only a maximum with 0.0 has to be made positive.
     """
     for number, other in ((x, y), (y, x)):
-        if _is_number(number) and other.rank >= number.rank and not (op == "MINIMUM" and _is_zero(number, negative=True)):
+        if (
+            _is_number(number)
+            and other.rank >= number.rank
+            and not (op == "MINIMUM" and _is_zero(number, negative=True))
+        ):
             held = b.binary(op, number, other)
             return b.add(held, number) if op == "MAXIMUM" and _is_zero(number, negative=False) else held
     better = "GREATER" if op == "MAXIMUM" else "LESS"
@@ -149,7 +153,10 @@ def _is_zero(x: Tensor, negative: bool) -> bool:
 
 
 def clamp(b: TfliteBuilder, eqn: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    """min(max(x, low), high): high wins where the bounds cross, NaN stays."""
+    """min(max(x, low), high): high wins where the bounds cross, NaN stays.
+
+    Between constants a zero may have the other sign: the delegate makes one op of the two.
+    """
     refuse_uint32(eqn, 1)
     if x.dtype == "bool":
         return b.binary("LOGICAL_AND", b.binary("LOGICAL_OR", x, low), high)
@@ -384,6 +391,7 @@ def select_n(b: TfliteBuilder, eqn: Any, which: Tensor, *cases: Tensor) -> Tenso
 
 
 # --- conversions ---------------------------------------------------------------------------------------
+
 
 def convert_element_type(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
     """Between any two dtypes whose values CAST, or a short form around it, converts as JAX does."""

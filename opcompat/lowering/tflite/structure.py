@@ -90,7 +90,9 @@ def _spread(b: TfliteBuilder, x: Tensor, axis: int, count: int, value: Tensor) -
     rows = padded(b, b.reshape(x, (before * n, 1, after)), [(0, 0), (0, count), (0, 0)], value)
     whole = b.reshape(rows, (before, n * (1 + count), after))
     length = n + (n - 1) * count
-    return b.reshape(b.slice(whole, (0, 0, 0), (before, length, after)), [*x.shape[:axis], length, *x.shape[axis + 1 :]])
+    return b.reshape(
+        b.slice(whole, (0, 0, 0), (before, length, after)), [*x.shape[:axis], length, *x.shape[axis + 1 :]]
+    )
 
 
 def _size(shape: Sequence[int]) -> int:
@@ -117,9 +119,7 @@ def padded(b: TfliteBuilder, x: Tensor, edges: Sequence[tuple[int, int]], value:
     return b.reshape(flat, [n + low + high for n, (low, high) in zip(x.shape, grow, strict=True)])
 
 
-def _merge_unpadded(
-    shape: Sequence[int], edges: Sequence[tuple[int, int]]
-) -> tuple[list[int], list[tuple[int, int]]]:
+def _merge_unpadded(shape: Sequence[int], edges: Sequence[tuple[int, int]]) -> tuple[list[int], list[tuple[int, int]]]:
     sizes: list[int] = []
     kept: list[tuple[int, int]] = []
     for n, edge in zip(shape, edges, strict=True):

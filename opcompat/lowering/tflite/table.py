@@ -12,6 +12,7 @@ from opcompat.lowering.builder import Backend, Lowering
 from opcompat.lowering.graph import Tensor
 from opcompat.lowering.passes import drop_dead, merge_equal, skip_broadcasts
 from opcompat.lowering.tflite import control, dot, elementwise, indexing, reductions, structure
+from opcompat.lowering.tflite.aliases import keep_apart
 from opcompat.lowering.tflite.builder import TfliteBuilder, interface, storage
 from opcompat.lowering.tflite.common import no_form
 
@@ -168,5 +169,5 @@ def backend() -> Backend:
         storage=storage,
         interface=interface,
         builder=TfliteBuilder,
-        passes=(skip_broadcasts("BROADCAST_TO", BROADCASTING), merge_equal, drop_dead),
+        passes=(skip_broadcasts("BROADCAST_TO", BROADCASTING), merge_equal, drop_dead, keep_apart),
     )
