@@ -45,17 +45,23 @@ class Analysis:
         return all(j.verdict not in ("unsupported", "unknown") for j in self.judgements.values())
 
 
-def analyze(trace: Trace, target: Target, rules: Sequence[Rule]) -> Analysis:
-    """Rewrites and lowers an entry point for a target, as convert does, and judges every op of the result."""
-    return _judged(trace, target, legalize(trace.closed, target, rules), frozenset())
+def analyze(trace: Trace, target: Target, rules: Sequence[Rule], *, narrowing: bool = False) -> Analysis:
+    """Rewrites and lowers an entry point for a target, as convert does, and judges every op of the result.
+
+    `narrowing`: see `driver.legalize`.
+    """
+    rewritten = legalize(trace.closed, target, rules, narrowing=narrowing)
+    return _judged(trace, target, rewritten, frozenset())
 
 
-def analyze_all(traces: Sequence[Trace], target: Target, rules: Sequence[Rule]) -> tuple[Analysis, ...]:
+def analyze_all(
+    traces: Sequence[Trace], target: Target, rules: Sequence[Rule], *, narrowing: bool = False
+) -> tuple[Analysis, ...]:
     """`analyze` for entry points that share one store of weights.
 
     A leaf that is wanted in several forms is pinned to its own: each form would cost its bytes again.
     """
-    analyses = tuple(analyze(trace, target, rules) for trace in traces)
+    analyses = tuple(analyze(trace, target, rules, narrowing=narrowing) for trace in traces)
     pinned = contested(a.lowered.graph for a in analyses)
     if not pinned:
         return analyses

@@ -37,11 +37,12 @@ def scan(
     batch: Sequence[int] = (),
     source: str = "",
     opset: int | None = None,
+    allow_narrowing: bool = False,
     progress: Progress = _silent,
 ) -> Report:
     """Judges every equation of every entry point for each target. Writes nothing; needs no weights' values.
 
-    `batch` adds entry points NAME@N of other batch sizes (see `opcompat.batch`).
+    `batch` adds entry points NAME@N of other batch sizes (see `opcompat.batch`); `allow_narrowing`: see `convert`.
 
     Raises ConfigError for an unknown target or a contract that does not fit, TraceError if a function fails.
     """
@@ -53,7 +54,7 @@ def scan(
     reports = []
     for judge in judges:
         progress(f"analyzing for {judge.name}")
-        analyses = analyze_all(list(traces.values()), judge, packs.rules())
+        analyses = analyze_all(list(traces.values()), judge, packs.rules(), narrowing=allow_narrowing)
         reports.append(target_report(analyses, packs.rules()))
     report = replace(conversion.base_report("scan", model, traces, source), targets=tuple(reports))
     if not report.ok:
@@ -70,6 +71,7 @@ def convert(
     sampling: str = "exact",
     batch: Sequence[int] = (),
     opset: int | None = None,
+    allow_narrowing: bool = False,
     force: bool = False,
     steps: int = 100,
     seeds: int = 1,
@@ -80,7 +82,8 @@ def convert(
 
     `sampling` says what becomes of draws (see `opcompat.sampling`): "exact" keeps the keys as inputs and draws what
     JAX draws, "noise" makes each draw an input, "greedy" takes the mode or mean. `batch` adds entry points NAME@N of
-    other batch sizes, which share the weights (see `opcompat.batch`).
+    other batch sizes, which share the weights (see `opcompat.batch`). `allow_narrowing` computes 64-bit values in 32
+    bits on targets without 64-bit arithmetic, which refuse them otherwise.
 
     Raises UnsupportedError (with the report) if anything cannot run, VerificationError (with the report) if an
     artifact differs, OutputError if `out` exists or cannot be written. In each case nothing is written.
@@ -97,6 +100,7 @@ def convert(
         to,
         sampling=mode,
         opset=opset,
+        narrowing=allow_narrowing,
         force=force,
         steps=steps,
         seeds=seeds,

@@ -83,7 +83,12 @@ def sample_all(model: Model, sampling: manifest.Sampling, progress: Progress) ->
 
 
 def plan(
-    model: Model, formats: Sequence[str], sampling: manifest.Sampling, opset: int | None, progress: Progress
+    model: Model,
+    formats: Sequence[str],
+    sampling: manifest.Sampling,
+    opset: int | None,
+    narrowing: bool,
+    progress: Progress,
 ) -> Plan:
     """Traces, checks the contract, rewrites and lowers. Raises ConfigError, TraceError and UnsupportedError."""
     sampled = sample_all(model, sampling, progress)
@@ -96,7 +101,7 @@ def plan(
             raise ConfigError(f"no format {form!r}: there are {', '.join(FORMATS)}")
         judge = target(FORMATS[form], opset if form == "onnx" else None)
         progress(f"rewriting for {judge.name}")
-        found = analyze_all(list(traces.values()), judge, rules)
+        found = analyze_all(list(traces.values()), judge, rules, narrowing=narrowing)
         analyses[form] = {a.trace.entry_point: a for a in found}
     return Plan(sampled, connected, analyses)
 
@@ -111,6 +116,7 @@ def convert(
     *,
     sampling: manifest.Sampling = "exact",
     opset: int | None = None,
+    narrowing: bool = False,
     force: bool = False,
     steps: int = 100,
     seeds: int = 1,
@@ -120,7 +126,7 @@ def convert(
 ) -> tuple[Bundle, Report]:
     """See `opcompat.api.convert`."""
     weights_known(model)
-    planned = plan(model, formats, sampling, opset, progress)
+    planned = plan(model, formats, sampling, opset, narrowing, progress)
     report = base_report("convert", model, planned.traces, source)
     report = replace(report, targets=planned.target_reports())
     if not planned.ok:
@@ -162,7 +168,8 @@ def run_checks(
     checks += prove(sampled, recorder, min(steps, RECORDED_STEPS))
     for form in made.formats:
         engine = open_engine(folder, made, form)
-        checks += Verifier(recorder, engine, form, steps, seeds, progress).run()
+        narrowed = made.formats[form].narrowed
+        checks += Verifier(recorder, engine, form, steps, seeds, progress, narrowed).run()
     return tuple(checks)
 
 
@@ -244,7 +251,8 @@ def _write_artifacts(planned: Plan, folder: Path, opset: int | None, report: Rep
     weights = stored_weights(planned.traces)
     formats = {}
     for form, by_entry in planned.analyses.items():
-        formats[form] = _WRITERS[form](by_entry, weights, folder)
+        narrowed = any(a.rewritten.narrowed for a in by_entry.values())
+        formats[form] = replace(_WRITERS[form](by_entry, weights, folder), narrowed=narrowed)
     infos = {name: _info(planned, name, folder) for name in planned.traces}
     return manifest.Manifest(
         name=planned.model.name,

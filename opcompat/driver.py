@@ -20,6 +20,7 @@ from opcompat.inline import BODIES, bodies, inline, map_bodies
 from opcompat.keys import erase_keys
 from opcompat.lowering.graph import Graph
 from opcompat.lowering.lower import PLACEHOLDER, lower_equation
+from opcompat.narrowing import narrow
 from opcompat.provenance import mark_rule, provenance
 from opcompat.rule import Declined, Replacement, Rule, Site, freeze
 from opcompat.targets.base import Target
@@ -32,16 +33,19 @@ class Rewritten:
     """A jaxpr in a target's terms.
 
     `acted` counts how often each rule acted. `declined` has, by original equation, the reasons of rules that
-    looked at it and did not act.
+    looked at it and did not act. `narrowed`: 64-bit values are computed in 32 bits.
     """
 
     closed: Any
     acted: Mapping[str, int]
     declined: Mapping[str, tuple[str, ...]]
+    narrowed: bool = False
 
 
-def legalize(closed: Any, target: Target, rules: Sequence[Rule]) -> Rewritten:
+def legalize(closed: Any, target: Target, rules: Sequence[Rule], *, narrowing: bool = False) -> Rewritten:
     """Rewrites a marked jaxpr (see `inline`) for a target.
+
+    `narrowing` allows 64-bit values to be computed in 32 bits if the target has no 64-bit arithmetic.
 
     The result has the inputs and outputs of `closed`, keys erased to uint32 words, and computes the same within
     the exactness of the rules that acted. Equations that no rule helps stay as they are. Raises RuleError if a
@@ -50,10 +54,13 @@ def legalize(closed: Any, target: Target, rules: Sequence[Rule]) -> Rewritten:
     driver = _Driver(target, rules)
     # Patterns know random bits in every float's own format, so they go before halves are widened.
     closed = driver.fixpoint(jaxcompat.dead_code_free(erase_keys(closed)), ("pattern",))
-    closed = driver.fixpoint(jaxcompat.dead_code_free(widen(closed)), ("legalize", "decompose"))
+    wide = widen(closed)
+    closed = narrow(wide) if narrowing and not target.has_64_bit else wide
+    narrowed = closed is not wide
+    closed = driver.fixpoint(jaxcompat.dead_code_free(closed), ("legalize", "decompose"))
     closed = fold(jaxcompat.dead_code_free(closed))
     declined = {k: tuple(dict.fromkeys(v)) for k, v in driver.declined.items()}
-    return Rewritten(closed, dict(driver.acted), declined)
+    return Rewritten(closed, dict(driver.acted), declined, narrowed)
 
 
 @dataclass

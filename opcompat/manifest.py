@@ -137,6 +137,7 @@ class Format:
       opset: ONNX's, None for other formats.
       outputs: entry point -> output -> its name in the file, for those that have another there: in ONNX an
         input and an output cannot both be called "state.deter".
+      narrowed: whether 64-bit values are computed in 32 bits.
       reinterpret: file dtype -> the dtype of the same width that this format's files have in its place, with
         the same bits: {"uint32": "int32"} for a runtime whose interface lacks uint32.
     """
@@ -147,6 +148,7 @@ class Format:
     opset: int | None = None
     outputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     reinterpret: Mapping[str, str] = field(default_factory=dict)
+    narrowed: bool = False
 
     def path_of(self, entry_point: str) -> str:
         """The file to run for an entry point. Raises KeyError if there is none."""
@@ -294,7 +296,7 @@ def _entry_point_json(entry: EntryPointInfo) -> dict[str, Any]:
 def _format_json(form: Format) -> dict[str, Any]:
     plain = {**vars(form), "files": dict(form.files), "reinterpret": dict(form.reinterpret)}
     plain["outputs"] = {entry_point: dict(names) for entry_point, names in form.outputs.items() if names}
-    return {name: value for name, value in plain.items() if value not in ("", None, {})}
+    return {name: value for name, value in plain.items() if value not in ("", None, {}) and value is not False}
 
 
 # Reading
@@ -343,6 +345,11 @@ class _Field:
     def text(self) -> str:
         if not isinstance(self.value, str):
             self.fail("must be a string")
+        return self.value
+
+    def flag(self) -> bool:
+        if not isinstance(self.value, bool):
+            self.fail("must be true or false")
         return self.value
 
     def matching(self, pattern: re.Pattern[str], what: str) -> str:
@@ -415,6 +422,7 @@ def _read_format(source: _Field) -> Format:
         opset=None if opset.value is None else opset.count(),
         outputs=source.get_or("outputs", {}).table(lambda f: f.table(_Field.leaf_name)),
         reinterpret=source.get_or("reinterpret", {}).table(_Field.text),
+        narrowed=source.get_or("narrowed", False).flag(),
     )
 
 

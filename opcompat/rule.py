@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -146,6 +146,7 @@ class Rule:
       apply: looks at a site; None where the site is not of its kind.
       page: the documentation: before, after, why, and how exact. The first line is the title.
       examples, declines: what the shared test runs.
+      optional: it changes results, so it acts only on request.
     """
 
     id: str
@@ -157,7 +158,7 @@ class Rule:
     module: str
     examples: tuple[Example, ...] = ()
     declines: tuple[Example, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    optional: bool = False
 
     @property
     def title(self) -> str:

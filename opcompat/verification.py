@@ -272,6 +272,7 @@ class Verifier:
     steps: int
     seeds: int
     progress: Progress = lambda _: None
+    narrowed: bool = False
 
     @cached_property
     def sessions(self) -> Mapping[str, Callable[[Arrays], Arrays]]:
@@ -356,7 +357,7 @@ class Verifier:
         fed_back = frozenset(recorder.contracts[name].feedback.values())
         comparison, wrong = Comparison(trace, {}), []
         allowed = dict.fromkeys((leaf.name for leaf in trace.outputs), Tolerance(0.0, None))
-        for what, given in boundary(trace, fed_back, rollout.inputs[0]):
+        for what, given in boundary(trace, fed_back, rollout.inputs[0], self.narrowed):
             precision = reference.precision(given)
             tolerances = {x.name: self.recorder.tolerance(name, x, [precision]) for x in trace.outputs}
             one = Comparison(trace, tolerances)

@@ -23,6 +23,7 @@ from . import (
     keys_as_words,
     leading_zeros,
     log1p,
+    narrowing,
     narrow_integers,
     philox,
     reduce_precision,
@@ -44,6 +45,7 @@ from . import (
 RULES: tuple[Rule, ...] = (
     keys_as_words.RULE,
     half_precision.RULE,
+    narrowing.RULE,
     unit_floats.RULE,
     rotate.RULE,
     threefry.RULE,

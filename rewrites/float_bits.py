@@ -15,7 +15,7 @@ cannot see them. Its bits are those of the positive quiet NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax import Array, lax
@@ -32,7 +32,7 @@ class Format(NamedTuple):
 
     @property
     def bias(self) -> int:
-        return 2 ** (self.exponent - 1) - 1
+        return (1 << (self.exponent - 1)) - 1
 
     @property
     def least(self) -> int:
@@ -42,7 +42,7 @@ class Format(NamedTuple):
     @property
     def infinity(self) -> int:
         """The bits of infinity."""
-        return (2**self.exponent - 1) << self.mantissa
+        return ((1 << self.exponent) - 1) << self.mantissa
 
 
 FORMATS = {"float32": Format(8, 23), "bfloat16": Format(8, 7), "float16": Format(5, 10)}
@@ -148,7 +148,9 @@ def apply(site: Site) -> Replacement | Declined | None:
 
 _FLOATS = np.concatenate(
     [
-        np.array([0, -0.0, 1, -1, 1.5, np.inf, -np.inf, np.nan, 3.4028235e38, 1.1754944e-38, -1.1754944e-38], np.float32),
+        np.array(
+            [0, -0.0, 1, -1, 1.5, np.inf, -np.inf, np.nan, 3.4028235e38, 1.1754944e-38, -1.1754944e-38], np.float32
+        ),
         np.array([0.99999994, 1.9999999, 2, 3.9999998, 6e4, 1e-7, 1e30], np.float32),
         np.ldexp(np.float32(1), np.arange(-126, 128)).astype(np.float32),
         np.random.default_rng(0).normal(size=300).astype(np.float32),
@@ -162,7 +164,7 @@ _NUMBERS = _HALVES[(_HALVES & 0x7C00 != 0x7C00) & (_HALVES & 0x7C00 != 0)]
 """Halves that are numbers. XLA takes denormals as zeros in places."""
 
 
-def _cast(dtype: object) -> Callable[[Array], Array]:
+def _cast(dtype: Any) -> Callable[[Array], Array]:
     return lambda x: lax.bitcast_convert_type(x, dtype)
 
 

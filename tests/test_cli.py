@@ -115,7 +115,7 @@ def test_scan(engine: Engine, source: Path) -> None:
     ((command, (model, targets), options),) = engine.calls
     assert (command, model.name, targets) == ("scan", "full-1", ("onnxruntime", "litert"))
     assert callable(options.pop("progress"))
-    assert options == {"source": "model", "opset": None, "batch": ()}
+    assert options == {"source": "model", "opset": None, "batch": (), "allow_narrowing": False}
 
 
 def test_scan_with_options(engine: Engine, source: Path) -> None:
@@ -147,6 +147,7 @@ def test_convert(engine: Engine, source: Path) -> None:
         "sampling": "exact",
         "batch": (),
         "opset": None,
+        "allow_narrowing": False,
         "force": True,
         "steps": 100,
         "seeds": 3,

@@ -45,7 +45,7 @@ def target_that_lacks(rule: Rule) -> Target:
         return Support("no" if node.op == "given" else "yes", "documented", "lacking for the test")
 
     backend = Backend("test", Everything(), lambda d: d, lambda d: d, Recorder)
-    return Target("test", "test", "0", backend, check)
+    return Target("test", "test", "0", backend, check, has_64_bit=False)
 
 
 def equations(closed: Any) -> Iterator[Any]:
@@ -57,7 +57,7 @@ def equations(closed: Any) -> Iterator[Any]:
 
 def rewritten(rule: Rule, example: Example) -> tuple[Any, set[str]]:
     closed = inline(jax.make_jaxpr(example.function)(*example.args), mark=True)
-    new = legalize(closed, target_that_lacks(rule), [rule])
+    new = legalize(closed, target_that_lacks(rule), [rule], narrowing=rule.optional)
     return new.closed, {r for e in equations(new.closed) for r in provenance(e).rules} | set(new.acted)
 
 

@@ -21,6 +21,7 @@ STEPS = 100
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the bundle; must be new.")
 @options.sampling
 @options.batch
+@options.narrowing
 @options.positive("--opset", "ONNX opset version, by default chosen for the installed runtime.")
 @click.option("--force", is_flag=True, help="Replace DIR if it holds a bundle that opcompat wrote.")
 @options.positive("--steps", f"Steps that each artifact is compared with JAX, by default {STEPS}.")
@@ -34,6 +35,7 @@ def convert(
     out: Path | None,
     sampling: str | None,
     batch: tuple[int, ...],
+    allow_narrowing: bool,
     opset: int | None,
     force: bool,
     steps: int | None,
@@ -65,6 +67,7 @@ def convert(
             sampling=sampling or settings.sampling or "exact",
             batch=batch or settings.batch or (),
             opset=opset or settings.opset,
+            allow_narrowing=allow_narrowing,
             force=force,
             steps=steps or settings.steps or STEPS,
             seeds=seeds or settings.seeds or 1,

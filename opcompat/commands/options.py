@@ -74,6 +74,12 @@ def batch(function: F) -> F:
     return click.option("--batch", metavar="N,...", multiple=True, callback=_parse_sizes, help=text)(function)
 
 
+def narrowing(function: F) -> F:
+    """--allow-narrowing, on the commands that rewrite the model."""
+    text = "Compute 64-bit values in 32 bits on targets without 64-bit arithmetic."
+    return click.option("--allow-narrowing", is_flag=True, help=text)(function)
+
+
 def positive(option: str, text: str) -> Callable[[F], F]:
     """An option that takes a whole number from 1."""
     return click.option(option, type=click.IntRange(min=1), metavar="N", help=text)

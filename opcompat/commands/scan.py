@@ -17,6 +17,7 @@ from opcompat.commands.choose import known_targets
 @options.names("--target", "targets", "Target to judge, by default all; `opcompat targets` lists them.")
 @options.positive("--opset", "ONNX opset version, by default chosen for the installed runtime.")
 @options.batch
+@options.narrowing
 @options.factory_args
 @options.reporting
 @options.common
@@ -25,6 +26,7 @@ def scan(
     targets: tuple[str, ...],
     opset: int | None,
     batch: tuple[int, ...],
+    allow_narrowing: bool,
     args: dict[str, Any],
     **shared: Any,
 ) -> None:
@@ -49,6 +51,7 @@ def scan(
             batch=batch or settings.batch or (),
             source=loaded.name,
             opset=opset or settings.opset,
+            allow_narrowing=allow_narrowing,
             progress=say,
         )
     result.finish(report)

@@ -24,7 +24,10 @@ class Support:
 
 @dataclass(frozen=True)
 class Target:
-    """A runtime at a version. `check` judges one final node by op, version, dtypes, rank and attributes."""
+    """A runtime at a version. `check` judges one final node by op, version, dtypes, rank and attributes.
+
+    `has_64_bit`: whether it computes with 64-bit floats and integers at all.
+    """
 
     name: str
     runtime: str
@@ -32,3 +35,4 @@ class Target:
     backend: Backend
     check: Callable[[Node], Support]
     summary: str = ""
+    has_64_bit: bool = True

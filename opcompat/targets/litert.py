@@ -29,6 +29,7 @@ def target() -> Target:
         backend=backend(),
         check=check,
         summary="LiteRT (TFLite) on the CPU, default delegate",
+        has_64_bit=False,
     )
 
 

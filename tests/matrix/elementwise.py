@@ -13,7 +13,23 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import primitives as prims
 
 from .harness import ELEMENTARY, EXACT, ROUNDED, SUMS, Case, Closeness, case
-from .values import BF16, DENORMALS, DTYPES, F32, FLOATS, I32, NAMES, SHAPES, U32, boundary, data, elements, inf, nan, pairs
+from .values import (
+    BF16,
+    DENORMALS,
+    DTYPES,
+    F32,
+    FLOATS,
+    I32,
+    NAMES,
+    SHAPES,
+    U32,
+    boundary,
+    data,
+    elements,
+    inf,
+    nan,
+    pairs,
+)
 
 
 class Unary(NamedTuple):
@@ -21,7 +37,6 @@ class Unary(NamedTuple):
     letters: str = "fhg"
     near: Closeness = EXACT
     values: np.ndarray | None = None
-    options: dict[str, Any] = {}  # noqa: RUF012
 
 
 ARITHMETIC = "fiuhg"
@@ -240,9 +255,23 @@ def extra() -> dict[str, list[Case]]:
             case(f"{e}-{m}", lambda x, e=e, m=m: lax.reduce_precision(x, e, m), elements("f"))
             for e, m in ((8, 7), (8, 23), (5, 10))
         ],
+        **_special(),
         "expand_dims": [case(f"ones-{NAMES[x]}", lambda v: v[None, :, None], data(x, 3)) for x in "fiub"],
     }
     return rows
+
+
+def _special() -> dict[str, list[Case]]:
+    """Functions that JAX itself takes apart, into loops of up to thousands of steps."""
+    x, a = np.linspace(0.1, 6, 40, dtype=F32), np.linspace(0.5, 4, 40, dtype=F32)
+    near = Closeness(rtol=1e-4, atol=1e-6)
+    return {
+        "bessel_i0e": [case("range", lax.bessel_i0e, x, near=near, slow=True)],
+        "bessel_i1e": [case("range", lax.bessel_i1e, x, near=near, slow=True)],
+        "igamma": [case("range", lax.igamma, a, x, near=near, slow=True)],
+        "igammac": [case("range", lax.igammac, a, x, near=near, slow=True)],
+        "regularized_incomplete_beta": [case("range", lax.betainc, a, x, x / F32(7), near=near, slow=True)],
+    }
 
 
 def _powers(letter: str) -> np.ndarray:
@@ -281,8 +310,12 @@ def _select() -> Iterator[Case]:
         which = np.array([[0, 1, 2], [2, 1, 0]], I32)
         yield case(f"index-{NAMES[letter]}", lambda w, *xs: lax.select_n(w, *xs), which, *arrays)
         yield case(f"scalar-{NAMES[letter]}", lambda w, x, y, _: lax.select_n(w[0, 0] == 0, x, y), which, *arrays)
-        masks = [m for shape in SHAPES for m in (data("b", *shape), data(letter, *shape), data(letter, *shape, seed=1))]
-        yield case(f"ranks-{NAMES[letter]}", lambda *xs: [lax.select_n(*xs[i : i + 3]) for i in range(0, len(xs), 3)], *masks)  # noqa: E501
+        groups = [(data("b", *shape), data(letter, *shape), data(letter, *shape, seed=1)) for shape in SHAPES]
+        yield case(f"ranks-{NAMES[letter]}", _selects, *(x for group in groups for x in group))
+
+
+def _selects(*xs: Any) -> list[Any]:
+    return [lax.select_n(*xs[i : i + 3]) for i in range(0, len(xs), 3)]
 
 
 CONVERSIONS = {

@@ -196,7 +196,7 @@ def _unit(want: np.ndarray, near: Closeness, half: bool) -> np.ndarray:
 def entry_point(one: Case) -> EntryPoint:
     names = tuple(f"x{i}" for i in range(len(one.args)))
 
-    def run(params: Any, *args: Any) -> dict[str, Any]:  # noqa: ARG001
+    def run(params: Any, *args: Any) -> dict[str, Any]:
         return {f"y{i:03}": x for i, x in enumerate(flat(one.function(*args)))}
 
     return EntryPoint(run, one.args, names=names)
@@ -209,9 +209,11 @@ def judged(cases: Sequence[Case], judge: Target) -> list[Analysis]:
 
 
 def refusal(analysis: Analysis) -> str:
-    """All reasons why an entry point cannot run, or ""."""
-    bad = [j for j in analysis.judgements.values() if j.verdict in ("unsupported", "unknown")]
-    return "; ".join(dict.fromkeys(j.reason or j.verdict for j in bad))
+    """All reasons why an entry point cannot run, those of the rules that looked at it included, or ""."""
+    bad = {k: j for k, j in analysis.judgements.items() if j.verdict in ("unsupported", "unknown")}
+    reasons = [j.reason or j.verdict for j in bad.values()]
+    reasons += [text for k in bad for text in analysis.rewritten.declined.get(k, ())]
+    return "; ".join(dict.fromkeys(reasons))
 
 
 Runner = Callable[[str, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -341,4 +343,3 @@ def primitives(closed: Any) -> set[str]:
 
 def traced_primitives(one: Case) -> set[str]:
     return primitives(jax.make_jaxpr(one.function)(*one.args))
-

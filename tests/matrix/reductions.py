@@ -50,8 +50,10 @@ def _all_axes(function: Callable[..., Any], axes: tuple[tuple[int, ...], ...] = 
 
 def _table(letter: str) -> np.ndarray:
     """A matrix of boundary values."""
-    return TABLEAU.astype(np.dtype(BF16 if letter == "g" else np.float16)) if letter in "hg" else (
-        TABLEAU if letter == "f" else data(letter, 9, 5)
+    return (
+        TABLEAU.astype(np.dtype(BF16 if letter == "g" else np.float16))
+        if letter in "hg"
+        else (TABLEAU if letter == "f" else data(letter, 9, 5))
     )
 
 
@@ -65,7 +67,8 @@ def _reduce(name: str) -> Iterator[Case]:
         yield case(f"table-{NAMES[letter]}", _all_axes(function), table, near=near)
         if letter in "hg":
             continue
-        one = case(f"wide-{NAMES[letter]}", _all_axes(function, ((0, 2), (1,), (2,))), data(letter, 3, 5, 67), near=near)
+        wide = _all_axes(function, ((0, 2), (1,), (2,)))
+        one = case(f"wide-{NAMES[letter]}", wide, data(letter, 3, 5, 67), near=near)
         yield one
         if letter in "fi":
             yield vmapped(one)
@@ -115,6 +118,7 @@ def _cumulative(name: str) -> Iterator[Case]:
             yield vmapped(one)
     yield case("rank1-empty", lambda x: function(x, axis=0), data("f", 0), near=near)
     yield case("rank3", lambda x: function(x, axis=1, reverse=True), data("f", 2, 5, 3), near=near)
+    yield case("long", lambda x: function(x, axis=0), data("f", 300) * F32(0.01) + F32(1), near=near)
 
 
 def _window(operator: Callable[..., Any], initial: tuple[Any, ...]) -> Iterator[Case]:
@@ -233,7 +237,8 @@ def _dot() -> Iterator[Case]:
         )
     bytes_ = [data("i", *s, seed=k).astype(np.int8) for k, s in enumerate(((3, 4), (4, 5)))]
     yield case("wider-int8", lambda x, y: jnp.matmul(x, y, preferred_element_type=np.int32), *bytes_)
-    yield case("einsum", lambda x, y: jnp.einsum("bij,bkj->bik", x, y), data("f", 2, 3, 4), data("f", 2, 5, 4), near=SUMS)
+    batched = data("f", 2, 3, 4), data("f", 2, 5, 4)
+    yield case("einsum", lambda x, y: jnp.einsum("bij,bkj->bik", x, y), *batched, near=SUMS)
     yield case("weights", lambda x: x @ data("f", 16, 8), data("f", 3, 16), near=SUMS)
     yield case("weights-transposed", lambda x: x @ data("f", 8, 16).T, data("f", 3, 16), near=SUMS)
 
@@ -281,9 +286,20 @@ def _plain_conv(x: Any, w: Any) -> Any:
     return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
+def _opaque() -> dict[str, list[Case]]:
+    """What JAX itself hands to libraries: refused, with the name of the call."""
+    square = data("f", 4, 4)
+    return {
+        "cholesky": [case("matrix", lambda x: lax.linalg.cholesky(x @ x.T + jnp.eye(4)), square, near=SUMS)],
+        "eigh": [case("matrix", lambda x: lax.linalg.eigh(x @ x.T)[1], square, near=SUMS)],
+        "fft": [case("real", lambda x: jnp.fft.rfft(x).real, square, near=SUMS)],
+    }
+
+
 def rows() -> dict[str, list[Case]]:
     found = {name: list(_reduce(name)) for name in REDUCE}
     found |= {name: list(_cumulative(name)) for name in CUMULATIVE}
+    found |= _opaque()
     found |= {
         "argmax": list(_arg(lax.argmax)),
         "argmin": list(_arg(lax.argmin)),

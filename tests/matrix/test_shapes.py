@@ -18,9 +18,7 @@ from jax import lax
 from .harness import BACKENDS, SUMS, Case, case, expected, outcomes
 from .values import data, small
 
-FEW = settings(
-    max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+FEW = settings(max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 both = pytest.mark.parametrize("backend", BACKENDS)
 SIDES = st.integers(0, 3)
 SHAPES = st.lists(SIDES, max_size=8).filter(lambda s: math.prod(s) <= 300).map(tuple)
@@ -95,12 +93,23 @@ def test_slice(backend: str, shape: tuple[int, ...], rng: Any) -> None:
 def test_reduce(backend: str, shape: tuple[int, ...], rng: Any) -> None:
     axes = tuple(i for i in range(len(shape)) if rng.random() < 0.5)
     axis = rng.randrange(len(shape))
-    found = [case("float32", lambda x: (lax.reduce_sum(x, axes), lax.cumsum(x, axis)), data("f", *shape), near=SUMS)]
-    for letter in "fiu":
-        found.append(case(f"max-{letter}", lambda x: (lax.reduce_max(x, axes), lax.reduce_min(x, axes)), small(letter, *shape)))  # noqa: E501
-    found.append(case("bool", lambda x: (lax.reduce_and(x, axes), lax.reduce_or(x, axes)), data("b", *shape)))
+
+    def sums(x: Any) -> Any:
+        return lax.reduce_sum(x, axes), lax.cumsum(x, axis)
+
+    def extremes(x: Any) -> Any:
+        return lax.reduce_max(x, axes), lax.reduce_min(x, axes)
+
+    def logic(x: Any) -> Any:
+        return lax.reduce_and(x, axes), lax.reduce_or(x, axes)
+
+    def places(x: Any) -> Any:
+        return lax.argmax(x, axis, np.int32), lax.argmin(x, axis, np.int32)
+
+    found = [case("float32", sums, data("f", *shape), near=SUMS), case("bool", logic, data("b", *shape))]
+    found += [case(f"extremes-{letter}", extremes, small(letter, *shape)) for letter in "fiu"]
     if shape[axis]:
-        found.append(case("arg", lambda x: (lax.argmax(x, axis, np.int32), lax.argmin(x, axis, np.int32)), small("f", *shape)))  # noqa: E501
+        found.append(case("places", places, small("f", *shape)))
     agree(backend, *found)
 
 

@@ -20,9 +20,7 @@ FLOATS = np.array(
     F32,
 )  # fmt: skip
 DENORMALS = np.array([1e-40, -1e-40, 1.4e-45, 1.1754944e-38], F32)
-INTS = np.array(
-    [0, 1, -1, 2, -2, 3, 5, -5, 7, 31, 32, 33, 65537, 16777217, 2**31 - 1, -(2**31), -(2**31) + 1], I32
-)
+INTS = np.array([0, 1, -1, 2, -2, 3, 5, -5, 7, 31, 32, 33, 65537, 16777217, 2**31 - 1, -(2**31), -(2**31) + 1], I32)
 UNSIGNED = INTS.view(U32)
 BOOLS = np.array([True, False])
 SPAN = np.concatenate(

@@ -68,7 +68,10 @@ def _matmul(b: TfliteBuilder, x: Tensor, adj_x: bool, y: Tensor, adj_y: bool) ->
 
 
 def conv_general_dilated(b: TfliteBuilder, eqn: Any, x: Tensor, kernel: Tensor) -> Tensor:
-    """1-D and 2-D, ordinary, depthwise or in groups (which CONV_2D sees from the shapes). Layouts become NHWC and OHWI; weights once, in the file."""
+    """1-D and 2-D, ordinary, depthwise or in groups (which CONV_2D sees from the shapes).
+
+    Layouts become NHWC and OHWI; weights once, in the file.
+    """
     p = eqn.params
     spec = p["dimension_numbers"]
     spatial = len(spec.lhs_spec) - 2

@@ -127,14 +127,10 @@ def extreme(b: TfliteBuilder, op: str, x: Tensor, y: Tensor) -> Tensor:
 
     The kernels return their second operand when a comparison fails, and the default delegate swaps operands
     to broadcast. With one number as the first operand, and not NaN, both give the other's NaN (measured), and
-    the other's zero: only a maximum with 0.0 has to be made positive.
+    the other's zero: only a maximum with 0.0 has to be made positive. The delegate takes a constant -0.0 for 0.0.
     """
     for number, other in ((x, y), (y, x)):
-        if (
-            _is_number(number)
-            and other.rank >= number.rank
-            and not (op == "MINIMUM" and _is_zero(number, negative=True))
-        ):
+        if _is_number(number) and other.rank >= number.rank and not _is_zero(number, negative=True):
             held = b.binary(op, number, other)
             return b.add(held, number) if op == "MAXIMUM" and _is_zero(number, negative=False) else held
     better = "GREATER" if op == "MAXIMUM" else "LESS"
@@ -155,7 +151,7 @@ def _is_zero(x: Tensor, negative: bool) -> bool:
 def clamp(b: TfliteBuilder, eqn: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
     """min(max(x, low), high): high wins where the bounds cross, NaN stays.
 
-    Between constants a zero may have the other sign: the delegate makes one op of the two.
+    Where constant bounds cross, a zero may have the other sign: the delegate makes one op of the two.
     """
     refuse_uint32(eqn, 1)
     if x.dtype == "bool":
