@@ -2,13 +2,13 @@
 
 Before: `gather` in its general form, as `x[i, j]`, `jnp.take_along_axis` and dynamic indexing give it.
 
-After: the flat index of every row that is read, computed with clamping as the mode says, one take along the
-first axis of the operand reshaped to rows, and, for mode "fill", a select of the fill value.
+After: the flat index of every row that is read, computed with clamping, and one take along the first axis of the
+operand reshaped to rows. (Mode "fill" has become a clip and a select before: OC303.)
 
 Why: runtimes gather along one axis, and where JAX clamps or fills, they raise an error or read elsewhere. Trailing
 dimensions that are taken whole stay together, so embedding look-ups copy rows, not elements.
 
-Exactness: bit for bit, out-of-range indices included (`mode="clip"`, `"fill"`, and jnp's wrapped negatives).
+Exactness: bit for bit, out-of-range indices included.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ def apply(site: Site) -> Replacement | Declined | None:
         return Declined(f"indices are {site.aval(1).dtype}")
     if math.prod(site.aval(0).shape) >= 2**31:
         return Declined("the operand has more elements than an int32 index can tell apart")
+    if lax.GatherScatterMode.from_any(site.params["mode"]) == lax.GatherScatterMode.FILL_OR_DROP:
+        return None
     return site.replace(_as_take(site.eqn.params, site.result.shape))
 
 
 def _as_take(params: Any, out_shape: tuple[int, ...]) -> Callable[[Array, Array], Array]:
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
-    mode = lax.GatherScatterMode.from_any(params["mode"])
 
     def take(operand: Array, indices: Array) -> Array:
         shape = operand.shape
         rows = _whole_tail(shape, numbers, sizes, len(out_shape))
         head, tail = shape[: len(shape) - rows], shape[len(shape) - rows :]
-        starts, inside = _starts(indices, shape, numbers, sizes)
+        starts = _starts(indices, shape, numbers, sizes)
         batch = [d for d in range(len(out_shape)) if d not in numbers.offset_dims]
         lead = out_shape[: len(out_shape) - rows]
         flat = jnp.zeros(lead, jnp.int32)
@@ -57,11 +58,7 @@ def _as_take(params: Any, out_shape: tuple[int, ...]) -> Callable[[Array, Array]
                 position = position + lax.broadcasted_iota(jnp.int32, lead, next(visible))
             flat = flat + position * np.int32(stride)
         table = lax.reshape(operand, (math.prod(head), *tail))
-        out = _take_rows(table, flat)
-        if mode == lax.GatherScatterMode.FILL_OR_DROP:
-            kept = _spread(inside, out_shape, batch)
-            out = lax.select(kept, out, lax.full(out_shape, _fill(params, operand.dtype), operand.dtype))
-        return out
+        return _take_rows(table, flat)
 
     return take
 
@@ -78,27 +75,26 @@ def _whole_tail(shape: tuple[int, ...], numbers: Any, sizes: tuple[int, ...], ou
     return count
 
 
-def _starts(
-    indices: Array, shape: tuple[int, ...], numbers: Any, sizes: tuple[int, ...]
-) -> tuple[dict[int, Array], Array]:
-    """The clamped start of the slice in each indexed dimension, and where no clamping was needed."""
-    signed = _as_int32(indices)
-    inside = jnp.ones(indices.shape[:-1], bool)
+def _starts(indices: Array, shape: tuple[int, ...], numbers: Any, sizes: tuple[int, ...]) -> dict[int, Array]:
+    """The clamped start of the slice in each indexed dimension."""
+    signed = as_int32(indices)
     starts = {}
     for column, dim in enumerate(numbers.start_index_map):
         start = lax.index_in_dim(signed, column, indices.ndim - 1, keepdims=False)
         last = lax.full_like(start, shape[dim] - sizes[dim])
-        zero = lax.full_like(start, 0)
-        inside = lax.bitwise_and(inside, lax.bitwise_and(lax.ge(start, zero), lax.le(start, last)))
-        starts[dim] = lax.min(lax.max(start, zero), last)
-    return starts, inside
+        starts[dim] = lax.min(lax.max(start, lax.full_like(start, 0)), last)
+    return starts
 
 
-def _as_int32(indices: Array) -> Array:
-    """Indices as int32, those beyond its range at its end, on their side of the operand."""
-    if indices.dtype == np.uint32:
-        limit = lax.full_like(indices, np.uint32(2**31 - 1))
-        return lax.bitcast_convert_type(lax.min(indices, limit), np.int32)
+def as_int32(indices: Array) -> Array:
+    """Indices as int32. Those beyond its range go to its end, or to -1: they stay on their side of any operand."""
+    dtype, highest = indices.dtype, 2**31 - 1
+    if dtype.itemsize >= 4 and dtype != np.int32:
+        indices = lax.min(indices, lax.full_like(indices, highest))
+        if dtype.kind == "i":
+            indices = lax.max(indices, lax.full_like(indices, -1))
+    if dtype == np.uint32:
+        return lax.bitcast_convert_type(indices, np.int32)
     return lax.convert_element_type(indices, np.int32)
 
 
@@ -125,18 +121,6 @@ def _take_rows(table: Array, rows: Array) -> Array:
     )
 
 
-def _fill(params: Any, dtype: np.dtype) -> Any:
-    """JAX's value for out-of-bounds reads: given, else NaN, the lowest signed or the highest unsigned integer."""
-    if params["fill_value"] is not None:
-        return params["fill_value"]
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return np.nan
-    if dtype == np.bool_:
-        return True
-    limits = np.iinfo(dtype)
-    return limits.min if jnp.issubdtype(dtype, jnp.signedinteger) else limits.max
-
-
 _T = np.arange(24, dtype=np.float32).reshape(4, 6)
 _I = np.array([[0], [3], [-1], [9]], np.int32)
 
@@ -149,10 +133,11 @@ RULE = Rule(
     page=__doc__,
     module=__name__,
     examples=(
-        Example("take_along_axis", lambda t, i: jnp.take_along_axis(t, i, 1), (_T, _I)),
         Example("clip", lambda t, i: jnp.take_along_axis(t, i, 1, mode="clip"), (_T, _I)),
         Example("two indices", lambda t, i: t[i[:, 0], i[::-1, 0]], (_T, _I % 4)),
-        Example("fill", lambda t, i: t.at[i[:, 0], 2].get(mode="fill", fill_value=7.0), (_T, _I)),
+        Example("bytes", lambda t, i: t.at[i.astype(np.int8)[:, 0]].get(mode="clip"), (np.tile(_T, (25, 1)), _I)),
+        Example("unsigned", lambda t, i: t.at[i.astype(np.uint32)[:, 0]].get(mode="clip"), (_T, _I)),
+        Example("64 bits", lambda t, i: t.at[i.astype(np.int64)[:, 0] << 40].get(mode="clip"), (_T, _I), x64=True),
         Example(
             "windows",
             lambda t, i: jax.vmap(lambda k: lax.dynamic_slice(t, (k, k), (2, 3)))(i[:, 0]),

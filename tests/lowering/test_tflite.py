@@ -396,7 +396,7 @@ def test_dynamic_slices(x: np.ndarray, start: tuple[int, int]) -> None:
     check(lambda x, u, i, j: lax.dynamic_update_slice(x, u, (i, zero, j)), x, x[:1, :2, :2], i, j)
 
 
-MODES = ["promise_in_bounds", "clip", "fill"]
+MODES = ["promise_in_bounds", "clip"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -433,12 +433,11 @@ def test_indices_of_any_width(kind: Any) -> None:
     for at in (0, 1, np.iinfo(kind).max):
         start = (kind(at), kind(1))
         options = {"allow_negative_indices": False}
-        check(lambda x, i, j: lax.dynamic_slice(x, (i, j), (2, 2), **options), x, *start)
-        check(lambda x, u, i, j: lax.dynamic_update_slice(x, u, (i, j), **options), x, -x[:1, :2], *start)
+        check(lambda x, i, j, o=options: lax.dynamic_slice(x, (i, j), (2, 2), **o), x, *start)
+        check(lambda x, u, i, j, o=options: lax.dynamic_update_slice(x, u, (i, j), **o), x, -x[:1, :2], *start)
     numbers = lax.GatherDimensionNumbers((1,), (0,), (0,))
     picks = np.array([[0], [2], [np.iinfo(kind).max]], kind)
-    for mode in ("clip", "fill"):
-        check(lambda x, i, m=mode: lax.gather(x, i, numbers, (1, 4), mode=m), x, picks)
+    check(lambda x, i: lax.gather(x, i, numbers, (1, 4), mode="clip"), x, picks)
 
 
 @pytest.mark.parametrize("x", CUBES, ids=lambda x: x.dtype.name)

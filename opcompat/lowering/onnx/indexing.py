@@ -14,28 +14,22 @@ import numpy as np
 from opcompat.lowering.builder import Lowering, Unsupported
 from opcompat.lowering.graph import Tensor
 from opcompat.lowering.onnx.builder import OnnxBuilder
-from opcompat.lowering.onnx.dtypes import SIGNED, UNSIGNED
 
 
 def gather(b: OnnxBuilder, eqn: Any, x: Tensor, indices: Tensor) -> Tensor:
     """Takes a window of x at each index, in full generality.
 
     x: any shape; indices: [batch..., n], the last axis holds one start for each axis in start_index_map. Both
-    may share "batching" axes. Modes: clip and promise_in_bounds clamp (as XLA does on the CPU), fill gives
-    the fill value to windows that do not lie within x.
+    may share "batching" axes. Modes clip and promise_in_bounds clamp (as XLA does on the CPU).
     """
     d, sizes = eqn.params["dimension_numbers"], tuple(eqn.params["slice_sizes"])
     shape, mode = tuple(eqn.outvars[0].aval.shape), eqn.params["mode"].name
     indexed, batching = tuple(d.start_index_map), tuple(d.operand_batching_dims)
     if 0 in shape:
         return b.full(shape, 0, x.dtype)
-    if not x.size:
-        # Nothing is in bounds; JAX lets only this mode look.
-        return b.full(shape, _fill_value(eqn, x.dtype), x.dtype)
-    if mode not in ("FILL_OR_DROP", "CLIP", "PROMISE_IN_BOUNDS"):
-        raise Unsupported(f"gather mode {mode}")
+    if mode not in ("CLIP", "PROMISE_IN_BOUNDS"):
+        raise Unsupported(f"gather mode {mode}: out of range, ONNX raises an error")
     limits = [x.shape[i] - sizes[i] for i in indexed]
-    inside = _inside(b, indices, limits) if mode == "FILL_OR_DROP" else None
 
     # The batch axes of indices and the window axes are followed by label through gather and transpose.
     batch = [("batch", i) for i in range(indices.rank - 1)]
@@ -67,14 +61,7 @@ def gather(b: OnnxBuilder, eqn: Any, x: Tensor, indices: Tensor) -> Tensor:
     batch_places = [i for i in range(taken.rank) if i not in d.offset_dims]
     wanted = dict(zip(d.offset_dims, [("axis", i) for i in offset], strict=True))
     wanted.update(zip(batch_places, batch, strict=True))
-    result = b.transpose(taken, [labels.index(wanted[i]) for i in range(taken.rank)])
-    if inside is None:
-        return result
-    mask_shape = [1] * result.rank
-    for which, place in enumerate(batch_places):
-        mask_shape[place] = inside.shape[which]
-    fill = b.scalar(_fill_value(eqn, x.dtype), x.dtype)
-    return b.expand(b.where(b.reshape(inside, mask_shape), result, fill), shape)
+    return b.transpose(taken, [labels.index(wanted[i]) for i in range(taken.rank)])
 
 
 def _selected(b: OnnxBuilder, indices: Tensor, columns: list[int]) -> Tensor:
@@ -126,18 +113,6 @@ def _inside(b: OnnxBuilder, indices: Tensor, limits: list[int]) -> Tensor | None
     if same.shape[-1] == 1:
         return b.squeeze(same, [-1])
     return b.op1("ReduceMin", [same, b.ints([-1])], same.shape[:-1], "bool", keepdims=0)
-
-
-def _fill_value(eqn: Any, dtype: str) -> Any:
-    """JAX's default: NaN, the least signed and the greatest unsigned integer, True."""
-    given = eqn.params["fill_value"]
-    if given is not None:
-        return given
-    if dtype == "bool":
-        return True
-    if dtype in SIGNED:
-        return np.iinfo(dtype).min
-    return np.iinfo(dtype).max if dtype in UNSIGNED else np.nan
 
 
 def scatter(reduction: str) -> Lowering:

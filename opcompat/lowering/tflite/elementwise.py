@@ -394,6 +394,8 @@ def convert_element_type(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
     old, new = dtype(eqn), out_dtype(eqn)
     if old == new or {old, new} == {"int32", "uint32"}:
         return x
+    if "complex" in old or "complex" in new:
+        refuse(f"{old} to {new}: hardly any kernel takes complex numbers")
     if old in FLOATS and new not in FLOATS and new != "bool":
         return _truncate(b, x, new)
     if old == "uint32" and (new in FLOATS or new in ("int64", "uint64")):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from opcompat.lowering.graph import Tensor
 from opcompat.lowering.tflite.builder import TfliteBuilder
 from opcompat.lowering.tflite.common import dtype, out_shape, refuse
@@ -61,17 +59,16 @@ def gather(b: TfliteBuilder, eqn: Any, x: Tensor, indices: Tensor) -> Tensor:
     Any other form is refused.
     """
     p = eqn.params
+    if "FILL" in str(p["mode"]):
+        refuse("gather mode fill: out of range, GATHER fails")
     numbers = p["dimension_numbers"]
     axis, batch = _taken_axis(x, indices, numbers, p["slice_sizes"])
     picks = _as_int32(b, eqn, 1, b.reshape(indices, indices.shape[:-1]))
     safe = b.clip_int(picks, 0, x.shape[axis] - 1)
     taken = b.gather(x, safe, axis, batch)
     order = _result_order(numbers.offset_dims, axis, batch, picks.rank, len(out_shape(eqn)))
-    result = b.transpose(taken, order)
-    if "FILL" not in str(p["mode"]):
-        # "Promised in bounds" is clamped as well: that is what JAX does on the CPU, and GATHER would fail.
-        return result
-    return _fill(b, eqn, picks, x.shape[axis] - 1, result)
+    # "Promised in bounds" is clamped as well: that is what JAX does on the CPU, and GATHER would fail.
+    return b.transpose(taken, order)
 
 
 def _taken_axis(x: Tensor, indices: Tensor, numbers: Any, slice_sizes: Sequence[int]) -> tuple[int, int]:
@@ -104,25 +101,3 @@ def _result_order(offset_dims: Sequence[int], axis: int, batch: int, pick_rank: 
     for out in range(rank):
         order.append(next(slices) if out in offset_dims else next(others))
     return order
-
-
-def _fill_value(eqn: Any, storage: str) -> np.ndarray:
-    """What JAX reads out of range: given, or else NaN, True, the largest unsigned or the smallest signed integer."""
-    logical, value = eqn.invars[0].aval.dtype, eqn.params["fill_value"]
-    if value is None and logical.kind in "iu":
-        value = np.iinfo(logical).max if logical.kind == "u" else np.iinfo(logical).min
-    elif value is None:
-        value = True if logical == np.bool_ else np.nan
-    filler = np.asarray(value).astype(logical)
-    return filler.view(storage) if filler.itemsize == np.dtype(storage).itemsize and logical.kind == "u" else filler
-
-
-def _fill(b: TfliteBuilder, eqn: Any, picks: Tensor, last: int, result: Tensor) -> Tensor:
-    filler = b.const(_fill_value(eqn, result.dtype))
-    low = b.compare("GREATER_EQUAL", picks, b.int32(0))
-    high = b.compare("LESS_EQUAL", picks, b.int32(last))
-    inside = b.binary("LOGICAL_AND", low, high)
-    offset = set(eqn.params["dimension_numbers"].offset_dims)
-    rest = iter(picks.shape)
-    aligned = [1 if a in offset else next(rest) for a in range(result.rank)]
-    return b.select(b.reshape(inside, aligned), result, filler)
