@@ -263,18 +263,6 @@ def tan(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
     return b.binary("DIV", b.precise("SIN", x), b.precise("COS", x))
 
 
-def cbrt(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
-    """The power of a third of the magnitude, and one step of Newton's method, y - (y - x / y**2) / 3."""
-    _plain_accuracy(eqn)
-    size = b.unary("ABS", x)
-    first = _libm_power(b, size, b.scalar(np.float32(1 / 3), x.dtype))
-    error = b.sub(first, b.binary("DIV", size, b.mul(first, first)))
-    better = b.sub(first, b.mul(error, b.scalar(np.float32(1 / 3), x.dtype)))
-    # At 0 and infinity the step is NaN.
-    usable = b.compare("LESS", b.mul(error, b.scalar(0, x.dtype)), b.scalar(1, x.dtype))
-    return _with_sign_of(b, b.select(usable, better, first), x)
-
-
 def is_finite(b: TfliteBuilder, eqn: Any, x: Tensor) -> Tensor:
     return b.compare("LESS", b.unary("ABS", x), b.scalar(np.inf, x.dtype))
 

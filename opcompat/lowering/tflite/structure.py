@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opcompat.lowering.graph import Tensor
-from opcompat.lowering.tflite.builder import TfliteBuilder, storage
+from opcompat.lowering.tflite.builder import MOVABLE_RANK, TfliteBuilder, storage
 from opcompat.lowering.tflite.common import out_shape, refuse
 
 
@@ -113,6 +113,10 @@ def padded(b: TfliteBuilder, x: Tensor, edges: Sequence[tuple[int, int]], value:
         return x
     # Axes that do not grow are merged, since the kernel ends at a low rank.
     merged, kept = _merge_unpadded(x.shape, grow)
+    if len(merged) > MOVABLE_RANK:
+        first = next(axis for axis, edge in enumerate(grow) if edge != (0, 0))
+        x = padded(b, x, [edge if axis == first else (0, 0) for axis, edge in enumerate(grow)], value)
+        return padded(b, x, [(0, 0) if axis == first else edge for axis, edge in enumerate(grow)], value)
     shape = [n + low + high for n, (low, high) in zip(merged, kept, strict=True)]
     amounts = b.const(np.asarray(kept, np.int32).reshape(-1, 2))
     flat = b.op1("PADV2", [b.reshape(x, merged), amounts, value], shape, x.dtype)

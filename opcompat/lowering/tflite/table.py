@@ -42,7 +42,7 @@ TABLE: Mapping[str, Lowering] = {
     "sin": elementwise.precise("SIN"),
     "cos": elementwise.precise("COS"),
     "tan": elementwise.tan,
-    "cbrt": elementwise.cbrt,
+    "cbrt": no_form("TFLite has no cube root, and POW gives NaN for negative numbers"),
     "tanh": elementwise.delegated("TANH"),
     "logistic": elementwise.delegated("LOGISTIC"),
     "atan2": elementwise.atan2,
