@@ -100,7 +100,8 @@ def _stacked(samples: list[tuple[Any, ...]], base: int) -> tuple[Any, ...]:
             return leaves[0]
         return np.concatenate([np.asarray(x)[:1] for x in leaves])
 
-    return jax.tree_util.tree_map(join, *samples)
+    joined: tuple[Any, ...] = jax.tree_util.tree_map(join, *samples)
+    return joined
 
 
 def _init(model: Model, source: Any, base: int, size: int) -> Any:
