@@ -32,7 +32,7 @@ from opcompat.runtime.session import open_engine
 from opcompat.sampling import Sampled, prove
 from opcompat.targets.catalog import FORMATS, target
 from opcompat.trace import Leaf, Trace, trace
-from opcompat.verification import Progress, Recorder, Verifier
+from opcompat.verification import Progress, Recorder, Verifier, draws_per_mismatch
 
 RECORDED_STEPS = 32
 """Steps of the first seed that a bundle keeps, for replay on the device."""
@@ -376,14 +376,15 @@ def record(recorder: Recorder, folder: Path, steps: int) -> None:
     for name, one in recorder.traces.items():
         rollout = recorder.rollout(name, 0, min(steps, RECORDED_STEPS))
         tolerances = recorder.tolerances(name, [rollout])
-        near = [recorder.precision(name, rollout, s).near_ties > 0 for s in range(len(rollout.inputs))]
+        tied = [recorder.precision(name, rollout, s).tied for s in range(len(rollout.inputs))]
         write_reference(
             folder / reference_path(name),
             Recording(
                 {x.name: _stack(rollout.inputs, x) for x in one.inputs},
                 {x.name: _stack(rollout.outputs, x) for x in one.outputs},
                 {n: t.allowed for n, t in tolerances.items() if t.reference_error is not None},
-                np.array(near, bool),
+                {x.name: np.array([x.name in t for t in tied]) for x in one.outputs},
+                draws_per_mismatch(one),
             ),
         )
 

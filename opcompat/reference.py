@@ -27,11 +27,15 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Precision(NamedTuple):
-    """Of one step: each float output's largest float32-against-float64 error, and the decisions made."""
+    """Of one step: each float output's largest float32-against-float64 error, and the decisions made.
+
+    `tied` names the outputs that depend on a decision that is a near tie.
+    """
 
     errors: Mapping[str, float]
     decisions: int
     near_ties: int
+    tied: frozenset[str]
 
 
 class Reference:
@@ -89,13 +93,15 @@ class Reference:
         """Runs one step in float32 and float64 together."""
         weights = self._weights
         with jaxcompat.enable_x64():
-            values, shadows, made = self._precise(*weights, *self._words(inputs))
+            values, shadows, made, tied = self._precise(*weights, *self._words(inputs))
         errors = {
             leaf.name: _largest(np.asarray(v, np.float64), np.asarray(s))
             for leaf, v, s in zip(self.trace.outputs, values, shadows, strict=True)
             if leaf.is_float
         }
-        return Precision(errors, int(made.total), int(made.near))
+        names = [leaf.name for leaf in self.trace.outputs]
+        on_ties = frozenset(name for name, flag in zip(names, tied, strict=True) if flag)
+        return Precision(errors, int(made.total), int(made.near), on_ties)
 
 
 def _largest(a: np.ndarray, b: np.ndarray) -> float:

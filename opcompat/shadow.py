@@ -12,6 +12,7 @@ error.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +28,16 @@ ERROR_FACTOR = 8.0
 
 
 class Pair(NamedTuple):
-    """A value as the program has it, and its shadow (the same value in float64 if there is no better)."""
+    """A value as the program has it, and its shadow (the same value in float64 if there is no better).
+
+    `random`: whether it depends on random bits. `tied`: whether it depends on a decision that is a near tie, a bool
+    scalar, or None where no decision is involved.
+    """
 
     value: Any
     shadow: Any
     random: bool
+    tied: Any = None
 
 
 class Decisions(NamedTuple):
@@ -48,19 +54,25 @@ NONE = Decisions(np.int32(0), np.int32(0))
 
 _RANDOM = frozenset({"threefry2x32", "rng_bit_generator"})
 _STEPS = frozenset({"floor", "ceil", "round", "sign", "nextafter", "rem", "bitcast_convert_type"})
-_COMPARES = frozenset({"lt", "le", "gt", "ge"})
+_COMPARES = frozenset({"lt", "le", "gt", "ge", "le_to", "lt_to"})
 
 
-def shadow(closed: Any, noise: Sequence[bool]) -> Callable[..., tuple[list[Any], list[Any], Decisions]]:
-    """A function of the jaxpr's inputs that returns (outputs, float64 outputs, decisions).
+Shadowed = tuple[list[Any], list[Any], Decisions, list[Any]]
+
+
+def shadow(closed: Any, noise: Sequence[bool]) -> Callable[..., Shadowed]:
+    """A function of the jaxpr's inputs that returns (outputs, float64 outputs, decisions, tied).
+
+    `tied` tells of each output whether it depends on a decision that is a near tie.
 
     `closed` has calls dissolved and keys erased; `noise` tells which of its inputs are random. Trace and run the
     result with x64 enabled.
     """
 
-    def run(*args: Any) -> tuple[list[Any], list[Any], Decisions]:
+    def run(*args: Any) -> Shadowed:
         outs, decisions = _run(closed, [_exact(a, random) for a, random in zip(args, noise, strict=True)])
-        return [o.value for o in outs], [o.shadow for o in outs], decisions
+        tied = [jnp.asarray(False if o.tied is None else o.tied) for o in outs]
+        return [o.value for o in outs], [o.shadow for o in outs], decisions, tied
 
     return run
 
@@ -100,12 +112,43 @@ def _equation(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions
     random = _is_random(eqn, operands)
     values = _bind(eqn, [o.value for o in operands], eqn.params)
     floats = [_is_float(v.aval) for v in eqn.outvars]
-    if any(floats) and name not in _STEPS:
+    if name in _ORDERS and any(floats):
+        outs = _ORDERS[name](eqn, operands, values)
+    elif any(floats) and name not in _STEPS:
         shadows = _bind(eqn, [o.shadow for o in operands], _widened(eqn.params))
         outs = [Pair(v, s if wide else v, random) for v, s, wide in zip(values, shadows, floats, strict=True)]
     else:
         outs = [_exact(v, random) for v in values]
-    return outs, _decisions(eqn, operands, random)
+    made = _decisions(eqn, operands, random)
+    tied = _any_tied(operands, made)
+    return [o._replace(random=random, tied=tied) for o in outs], made
+
+
+def _any_tied(operands: Sequence[Pair], made: Decisions) -> Any:
+    """Whether what comes from these operands and decisions depends on a near tie; None if none can be involved."""
+    flags = [o.tied for o in operands if o.tied is not None]
+    flags += [] if made is NONE else [made.near > 0]
+    return reduce(jnp.logical_or, flags) if flags else None
+
+
+def _sorted(eqn: Any, operands: Sequence[Pair], values: Sequence[Any]) -> list[Pair]:
+    """A sort: the program's keys decide, and the shadows follow in their order."""
+    shape, axis = operands[0].value.shape, eqn.params["dimension"]
+    places = lax.broadcasted_iota(np.int32, shape, axis)
+    *_, order = _bind(eqn, [*(o.value for o in operands), places], eqn.params)
+    return [
+        Pair(v, jnp.take_along_axis(o.shadow, order, axis) if _is_float(v) else v, False)
+        for v, o in zip(values, operands, strict=True)
+    ]
+
+
+def _top(eqn: Any, operands: Sequence[Pair], values: Sequence[Any]) -> list[Pair]:
+    """top_k: the shadows of the values that the program picks."""
+    axis = eqn.params.get("axis", operands[0].value.ndim - 1)
+    return [Pair(values[0], jnp.take_along_axis(operands[0].shadow, values[1], axis), False), _exact(values[1])]
+
+
+_ORDERS: dict[str, Callable[[Any, Sequence[Pair], Sequence[Any]], list[Pair]]] = {"sort": _sorted, "top_k": _top}
 
 
 def _is_random(eqn: Any, operands: Sequence[Pair]) -> bool:
@@ -183,8 +226,8 @@ def _flat(pairs: Sequence[Pair]) -> tuple[Any, ...]:
     return tuple((p.value, p.shadow) for p in pairs)
 
 
-def _pairs(flat: Sequence[Any], random: bool) -> list[Pair]:
-    return [Pair(v, s, random) for v, s in flat]
+def _pairs(flat: Sequence[Any], random: bool, tied: Any = None) -> list[Pair]:
+    return [Pair(v, s, random, tied) for v, s in flat]
 
 
 def _cond(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
@@ -200,7 +243,7 @@ def _cond(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
 
     index = which.value.astype(jnp.int32)
     outs, made = lax.switch(index, [branch(b) for b in eqn.params["branches"]], _flat(args))
-    return _pairs(outs, random), Decisions(*made)
+    return _pairs(outs, random, _any_tied(operands, made)), Decisions(*made)
 
 
 def _arrays(made: Decisions) -> Decisions:
@@ -225,7 +268,7 @@ def _while(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
         return _flat(outs), _arrays(Decisions(*state[1]).plus(made))
 
     outs, made = lax.while_loop(test, step, (_flat(carry), _arrays(NONE)))
-    return _pairs(outs, random), Decisions(*made)
+    return _pairs(outs, random, _any_tied(operands, made)), Decisions(*made)
 
 
 def _scan(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
@@ -249,7 +292,8 @@ def _scan(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
         length=eqn.params["length"],
         reverse=eqn.params["reverse"],
     )
-    return [*_pairs(carried, random), *_pairs(ys, random)], Decisions(*made)
+    tied = _any_tied(operands, made)
+    return [*_pairs(carried, random, tied), *_pairs(ys, random, tied)], Decisions(*made)
 
 
 _BODIES: dict[str, Callable[[Any, Sequence[Pair]], tuple[list[Pair], Decisions]]] = {

@@ -152,8 +152,8 @@ class Recorder:
         rollout = self.rollout(name, 0, steps)
         comparison = Comparison(trace, self.tolerances(name, [rollout]))
         for step, (given, want) in enumerate(zip(rollout.inputs, rollout.outputs, strict=True)):
-            near = self.precision(name, rollout, step).near_ties > 0
-            comparison.add(reference.default_step(given), want, lambda near=near: near)  # type: ignore[misc]
+            tied = self.precision(name, rollout, step).tied
+            comparison.add(reference.default_step(given), want, lambda tied=tied: tied)  # type: ignore[misc]
         return Check(
             format="jax",
             runtime="jax.jit, default options",
@@ -208,6 +208,11 @@ def error(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.max(np.where(np.isnan(difference), np.inf, difference), initial=0.0))
 
 
+def draws_per_mismatch(trace: Trace) -> int:
+    """For how many draws of this entry point one may differ."""
+    return DRAWS_PER_MISMATCH_IN_HALF if trace.computes_in_half else DRAWS_PER_MISMATCH
+
+
 @dataclass
 class Comparison:
     """Collects the errors of one check, step by step."""
@@ -218,18 +223,22 @@ class Comparison:
     steps: int = 0
     mismatched: int = 0
 
-    def add(self, got: Arrays, want: Arrays, near_tie: Callable[[], bool]) -> bool:
-        """Compares one step; True if it agrees. A step that differs where JAX is near a tie is set apart."""
+    def add(self, got: Arrays, want: Arrays, tied: Callable[[], frozenset[str]]) -> bool:
+        """Compares one step; True if it agrees, mismatched draws apart.
+
+        An output that differs is excused if it depends on a decision in which JAX itself is near a tie (`tied`);
+        then its differing integers count as mismatched draws, or one draw if only floats differ.
+        """
         errors = {leaf.name: error(got[leaf.name], want[leaf.name]) for leaf in self.trace.outputs}
         self.steps += 1
-        agrees = all(e <= self.tolerances[name].allowed for name, e in errors.items())
-        if not agrees and near_tie():
-            self.mismatched += 1
-            return False
+        differing = {n for n, e in errors.items() if e > self.tolerances[n].allowed}
+        excused = differing & tied() if differing else frozenset()
+        draws = [errors[n] for n in excused if self.tolerances[n].reference_error is None and not _is_float(want[n])]
+        self.mismatched += int(max(draws, default=1)) if excused else 0
         for name, value in errors.items():
-            if name not in self.worst or value > self.worst[name][0]:
+            if name not in excused and (name not in self.worst or value > self.worst[name][0]):
                 self.worst[name] = (value, self.steps - 1)
-        return agrees
+        return differing <= excused
 
     def include(self, other: Comparison) -> None:
         """Takes over what another comparison of the same outputs found."""
@@ -254,8 +263,7 @@ class Comparison:
         )
 
     def passed(self, draws: int) -> bool:
-        rate = DRAWS_PER_MISMATCH_IN_HALF if self.trace.computes_in_half else DRAWS_PER_MISMATCH
-        within = self.mismatched <= math.ceil(draws / rate)
+        within = self.mismatched <= math.ceil(draws / draws_per_mismatch(self.trace))
         return within and all(o.passed for o in self.outputs())
 
 
@@ -300,7 +308,7 @@ class Verifier:
         for rollout in rollouts:
             for step, (given, want) in enumerate(zip(rollout.inputs, rollout.outputs, strict=True)):
                 got = self.sessions[name](given)
-                comparison.add(got, want, lambda r=rollout, s=step: self.near_tie(name, r, s))  # type: ignore[misc]
+                comparison.add(got, want, lambda r=rollout, s=step: self.tied(name, r, s))  # type: ignore[misc]
         return self.check(name, "step", comparison, self.draws(name, rollouts))
 
     def loop_check(self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]) -> Check:
@@ -312,7 +320,7 @@ class Verifier:
             for step, (given, want) in enumerate(zip(rollout.inputs, rollout.outputs, strict=True)):
                 got = self.sessions[name]({**given, **state})
                 before = comparison.mismatched
-                comparison.add(got, want, lambda r=rollout, s=step: self.near_tie(name, r, s))  # type: ignore[misc]
+                comparison.add(got, want, lambda r=rollout, s=step: self.tied(name, r, s))  # type: ignore[misc]
                 source = got if comparison.mismatched == before else want
                 state = {into: source[out] for out, into in feedback.items()}
         sensitivity = self.recorder.sensitivity(name, self.steps, self.seeds)
@@ -338,7 +346,7 @@ class Verifier:
                 wrong.append(f"step {step}: the same inputs give another result")
             other = {**given, **keys(trace, rollout.seed + OTHER_KEYS, step)}
             want, got = reference.step(other), session(other)
-            comparison.add(got, want, _near_tie(reference, other))
+            comparison.add(got, want, _tied(reference, other))
             changed = _differs(want, rollout.outputs[step], tolerances)
             reaches |= changed
             if changed and not _differs(got, first, tolerances):
@@ -361,9 +369,8 @@ class Verifier:
             precision = reference.precision(given)
             tolerances = {x.name: self.recorder.tolerance(name, x, [precision]) for x in trace.outputs}
             one = Comparison(trace, tolerances)
-            near = precision.near_ties > 0
-            agrees = one.add(self.sessions[name](given), reference.step(given), lambda near=near: near)  # type: ignore[misc]
-            if not agrees and not one.mismatched:
+            got, want, tied = self.sessions[name](given), reference.step(given), precision.tied
+            if not one.add(got, want, lambda tied=tied: tied):  # type: ignore[misc]
                 wrong.append(what)
             comparison.include(one)
             allowed = {n: max(a, tolerances[n], key=lambda t: t.allowed) for n, a in allowed.items()}
@@ -371,8 +378,8 @@ class Verifier:
         check = self.check(name, "boundary", comparison, comparison.steps, note=", ".join(wrong))
         return replace(check, passed=not wrong)
 
-    def near_tie(self, name: str, rollout: Rollout, step: int) -> bool:
-        return self.recorder.precision(name, rollout, step).near_ties > 0
+    def tied(self, name: str, rollout: Rollout, step: int) -> frozenset[str]:
+        return self.recorder.precision(name, rollout, step).tied
 
     def draws(self, name: str, rollouts: Sequence[Rollout]) -> int:
         """How many decisions the rollouts hold (the same number at each step, or the first step's)."""
@@ -412,8 +419,8 @@ def _in_file_form(session: Session, trace: Trace) -> Callable[[Arrays], Arrays]:
     return lambda inputs: session({n: np.asarray(inputs[n], dtype) for n, dtype in dtypes.items()})
 
 
-def _near_tie(reference: Reference, inputs: Arrays) -> Callable[[], bool]:
-    return lambda: reference.precision(inputs).near_ties > 0
+def _tied(reference: Reference, inputs: Arrays) -> Callable[[], frozenset[str]]:
+    return lambda: reference.precision(inputs).tied
 
 
 def _differs(a: Arrays, b: Arrays, tolerances: Mapping[str, Tolerance]) -> bool:

@@ -335,7 +335,7 @@ def record(programs: Mapping[str, Program], steps: int = 12) -> dict[str, Refere
             {x.name: np.stack([i[x.name] for i, _ in rows]) for x in program.info.inputs},
             {x.name: np.stack([o[x.name] for _, o in rows]) for x in program.info.outputs},
             {x.name: 1e-5 for x in program.info.outputs if x.file_dtype == "float32"},
-            np.zeros(steps, bool),
+            {},
         )
     return references
 
@@ -647,7 +647,8 @@ def near_tie_case(mark: bool) -> tuple[Any, Any]:
     outputs["state.h"][3] += 1
     ties = np.zeros(reference.steps, bool)
     ties[3] = mark
-    return replace(reference, outputs=outputs, near_tie=ties), PROGRAMS["policy"].info
+    near_tie = {"action": ties, "state.h": ties}
+    return replace(reference, outputs=outputs, near_tie=near_tie), PROGRAMS["policy"].info
 
 
 @pytest.mark.parametrize("mark", [True, False])
@@ -663,6 +664,30 @@ def test_a_mismatched_draw_is_allowed_at_a_near_tie_only(bundle: Path, mark: boo
     if not mark:
         assert wrong["action"] == (1, 3)
         assert wrong["state.h"] == (pytest.approx(1, abs=1e-5), 3)
+
+
+def test_an_output_that_depends_on_no_tie_is_not_excused(bundle: Path) -> None:
+    from opcompat.runtime.replay import replay_entry_point
+
+    reference, info = near_tie_case(mark=True)
+    reference = replace(reference, near_tie={"action": reference.near_tie["action"]})
+    session = sessions.open_session(bundle, Bundle.open(bundle).manifest, "onnx", "policy")
+    check = replay_entry_point("policy", info, session, reference, "onnx", "onnxruntime")
+    assert [output.name for output in check.outputs if not output.passed] == ["state.h"]
+
+
+def test_near_ties_do_not_excuse_many_draws(bundle: Path) -> None:
+    from opcompat.runtime.replay import replay_entry_point
+
+    reference, info = near_tie_case(mark=True)
+    outputs = dict(reference.outputs) | {"action": reference.outputs["action"] + 1}
+    always = {name: np.ones(reference.steps, bool) for name in outputs}
+    reference = replace(reference, outputs=outputs, near_tie=always)
+    session = sessions.open_session(bundle, Bundle.open(bundle).manifest, "onnx", "policy")
+    check = replay_entry_point("policy", info, session, reference, "onnx", "onnxruntime")
+    assert all(output.passed for output in check.outputs)
+    assert check.mismatched > 1
+    assert not check.passed
 
 
 @pytest.mark.parametrize(
@@ -699,8 +724,9 @@ def test_reference_round_trip_is_deterministic(tmp_path: Path) -> None:
             r"outputs/action is float64\[12, 1\], not \[steps\] of int32\[1\]",
         ),
         ({"outputs/action": np.zeros((3, 1), np.int32)}, "same number of steps"),
-        ({"near_tie": np.zeros(12)}, r"near_tie must be bool\[12\]"),
-        ({"near_tie": np.zeros(3, bool)}, r"near_tie must be bool\[12\]"),
+        ({"near_tie/action": np.zeros(12)}, r"near_tie/action must be bool\[12\]"),
+        ({"near_tie/action": np.zeros(3, bool)}, r"near_tie/action must be bool\[12\]"),
+        ({"draws_per_mismatch": np.int64(0)}, "draws_per_mismatch must be one whole number"),
         ({"tolerance/state.h": None}, r"tolerance/state\.h must be one finite number"),
         ({"tolerance/state.h": np.float64(np.inf)}, r"tolerance/state\.h must be one finite number"),
         ({"tolerance/state.h": np.float64(-1)}, r"tolerance/state\.h must be one finite number"),

@@ -21,7 +21,7 @@ def shadowed(function: Callable[..., Any], *args: Any) -> tuple[list[np.ndarray]
     """(outputs, float64 outputs, (decisions, near ties)) of `function`, traced without 64-bit types."""
     closed = erase_keys(inline(jax.make_jaxpr(function)(*args)))
     with enable_x64():
-        values, shadows, made = jax.jit(shadow(closed, [False] * len(parts(closed).invars)))(*args)
+        values, shadows, made, _ = jax.jit(shadow(closed, [False] * len(parts(closed).invars)))(*args)
     return [np.asarray(v) for v in values], [np.asarray(s) for s in shadows], (int(made.total), int(made.near))
 
 

@@ -406,15 +406,23 @@ def comparison() -> Comparison:
     return Comparison(one, {"n": Tolerance(0, None), "x": Tolerance(0.1, 0.01)})
 
 
+def untied() -> frozenset[str]:
+    return frozenset()
+
+
+def tied() -> frozenset[str]:
+    return frozenset({"n", "x"})
+
+
 def pair(n: int, x: float) -> dict[str, np.ndarray]:
     return {"n": np.array([n, 0], np.int32), "x": floats(x, 0)}
 
 
 def test_a_comparison_keeps_the_worst_step_of_each_output() -> None:
     found = comparison()
-    assert found.add(pair(1, 0.0), pair(1, 0.05), lambda: False)
-    assert not found.add(pair(2, 0.0), pair(1, 0.01), lambda: False)
-    assert not found.add(pair(1, 0.5), pair(1, 0.0), lambda: False)
+    assert found.add(pair(1, 0.0), pair(1, 0.05), untied)
+    assert not found.add(pair(2, 0.0), pair(1, 0.01), untied)
+    assert not found.add(pair(1, 0.5), pair(1, 0.0), untied)
     n, x = found.outputs()
     assert (n.error, n.worst_step, n.passed, n.reference_error) == (1, 1, False, None)
     assert (x.error, x.worst_step, x.passed, x.reference_error) == (0.5, 2, False, 0.01)
@@ -423,25 +431,40 @@ def test_a_comparison_keeps_the_worst_step_of_each_output() -> None:
 
 def test_a_step_near_a_tie_is_set_apart_and_counted() -> None:
     found = comparison()
-    assert not found.add(pair(2, 9.0), pair(1, 0.0), lambda: True)
+    assert found.add(pair(2, 9.0), pair(1, 0.0), tied)
     assert all(o.error == 0 for o in found.outputs())
     assert found.passed(1)
     assert not found.passed(0), "without draws there is nothing to be near a tie"
-    found.add(pair(2, 9.0), pair(1, 0.0), lambda: True)
+    found.add(pair(2, 9.0), pair(1, 0.0), tied)
     assert not found.passed(100_000)
     assert found.passed(100_001)
 
 
+def test_only_outputs_that_depend_on_the_tie_are_excused() -> None:
+    found = comparison()
+    assert not found.add(pair(2, 9.0), pair(1, 0.0), lambda: frozenset({"n"}))
+    assert {o.name: o.passed for o in found.outputs()} == {"n": True, "x": False}
+    assert found.mismatched == 1
+
+
+def test_every_differing_draw_counts() -> None:
+    found = comparison()
+    want = pair(1, 0.0)
+    found.add({**want, "n": want["n"] + 1}, want, tied)
+    assert found.mismatched == 2
+    assert not found.passed(100_000)
+
+
 def test_agreement_near_a_tie_is_no_mismatch() -> None:
     found = comparison()
-    assert found.add(pair(1, 0.0), pair(1, 0.0), lambda: True)
+    assert found.add(pair(1, 0.0), pair(1, 0.0), tied)
     assert found.mismatched == 0
 
 
 def test_comparisons_are_joined() -> None:
     found, other = comparison(), comparison()
-    found.add(pair(1, 0.05), pair(1, 0.0), lambda: False)
-    other.add(pair(1, 0.08), pair(1, 0.0), lambda: False)
+    found.add(pair(1, 0.05), pair(1, 0.0), untied)
+    other.add(pair(1, 0.08), pair(1, 0.0), untied)
     found.include(other)
     _, x = found.outputs()
     assert (found.steps, x.worst_step) == (2, 1)
@@ -461,3 +484,16 @@ def test_the_hash_of_a_model_knows_its_wiring() -> None:
 
     assert hashed(straight) == hashed(straight)
     assert hashed(straight) != hashed(swapped)
+
+
+def test_a_tie_excuses_nothing_that_does_not_depend_on_it() -> None:
+    """Equal logits tie at every step, but an output beside them stays binding."""
+
+    def step(params: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.argmax(x * 0), x * 2
+
+    one = trace(Model("m", {}, {"step": EntryPoint(step, args=(np.zeros(3, np.float32),), outputs=("act", "v"))}), "step")
+    recorder = Recorder(Model("m", {}, {"step": EntryPoint(step, args=(np.zeros(3, np.float32),))}), {"step": one}, {})
+    precision = recorder.references["step"].precision({"x": np.ones(3, np.float32)})
+    assert precision.near_ties == 1
+    assert precision.tied == {"act"}

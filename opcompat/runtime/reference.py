@@ -1,8 +1,9 @@
 """The recorded reference of one entry point: what went in, what JAX returned, and how close is enough.
 
 A .npz with arrays `inputs/NAME` and `outputs/NAME` of shape [steps, *leaf shape] in the leaf's file dtype,
-`tolerance/NAME`, a float64 for each float output, and `near_tie`, bool[steps]: the steps at which a draw was
-within JAX's own margin, so that another runtime may draw otherwise. An `init` file holds one array per input.
+`tolerance/NAME`, a float64 for each float output, `near_tie/NAME`, bool[steps]: the steps at which an output depends
+on a draw within JAX's own margin, so that another runtime may draw otherwise, and `draws_per_mismatch`: one such
+difference is allowed for each so many draws, rounded up. An `init` file holds one array per input.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,12 +39,13 @@ _DAMAGED = (
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Recorded steps: see the module. `near_tie` may be None for none."""
+    """Recorded steps: see the module. Outputs that `near_tie` lacks never depend on a near tie."""
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     tolerance: Mapping[str, float]
-    near_tie: Array | None = None
+    near_tie: Mapping[str, Array] = field(default_factory=dict)
+    draws_per_mismatch: int = 100_000
 
     @property
     def steps(self) -> int:
@@ -56,9 +58,9 @@ def write_reference(path: Path, reference: Reference) -> None:
         **{f"inputs/{name}": array for name, array in reference.inputs.items()},
         **{f"outputs/{name}": array for name, array in reference.outputs.items()},
         **{f"tolerance/{name}": np.float64(value) for name, value in reference.tolerance.items()},
+        **{f"near_tie/{name}": array for name, array in reference.near_tie.items()},
+        "draws_per_mismatch": np.int64(reference.draws_per_mismatch),
     }
-    if reference.near_tie is not None:
-        arrays["near_tie"] = reference.near_tie
     write_arrays(path, arrays)
 
 
@@ -73,11 +75,16 @@ def read_reference(path: Path, entry: EntryPointInfo) -> Reference:
     lengths = {len(array) for array in (*inputs.values(), *outputs.values())}
     if len(lengths) != 1 or lengths == {0} or not outputs:
         raise BundleError(f"{path}: must hold the same number of steps, at least one, for each array")
-    ties = arrays.get("near_tie", np.zeros(max(lengths), bool))
-    if ties.dtype != np.bool_ or ties.shape != (max(lengths),):
-        raise BundleError(f"{path}: near_tie must be bool[{max(lengths)}]")
+    steps = max(lengths)
+    ties = {x.name: arrays.get(f"near_tie/{x.name}", np.zeros(steps, bool)) for x in entry.outputs}
+    for name, array in ties.items():
+        if array.dtype != np.bool_ or array.shape != (steps,):
+            raise BundleError(f"{path}: near_tie/{name} must be bool[{steps}]")
+    rate = arrays.get("draws_per_mismatch", np.int64(100_000))
+    if rate.dtype != np.int64 or rate.shape != () or rate < 1:
+        raise BundleError(f"{path}: draws_per_mismatch must be one whole number from 1")
     floats = [x for x in entry.outputs if np.dtype(x.file_dtype).kind == "f"]
-    return Reference(inputs, outputs, {x.name: _tolerance(arrays, x, path) for x in floats}, ties)
+    return Reference(inputs, outputs, {x.name: _tolerance(arrays, x, path) for x in floats}, ties, int(rate))
 
 
 def read_init(path: Path, leaf: Leaf) -> Array:

@@ -47,7 +47,7 @@ def _check(sampled: Sampled, recorder: Recorder, name: str, steps: int) -> Check
         shared = {x.name: rollout.inputs[step % steps][x.name] for x in noisy.inputs if x.noise is None}
         given = {**sample(entry, original, SEED, step), **shared}
         fed = {**shared, **tapped(given)}
-        comparison.add(reference.step(fed), policy.step(given), partial(_near_tie, reference, fed))
+        comparison.add(reference.step(fed), policy.step(given), partial(_tied, reference, fed))
     draws = recorder.precision(name, rollout, 0).decisions * KEYS
     return Check(
         format="jax",
@@ -64,8 +64,8 @@ def _check(sampled: Sampled, recorder: Recorder, name: str, steps: int) -> Check
     )
 
 
-def _near_tie(reference: Reference, given: Arrays) -> bool:
-    return reference.precision(given).near_ties > 0
+def _tied(reference: Reference, given: Arrays) -> frozenset[str]:
+    return reference.precision(given).tied
 
 
 def _tapped(one: Trace, names: list[str]) -> Callable[[Arrays], Mapping[str, np.ndarray]]:
