@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from opcompat.lowering.graph import Node
 from opcompat.lowering.lower import PLACEHOLDER, Lowered, contested, lower
 from opcompat.report import VERDICTS, Finding, RuleUse, TargetReport, Verdict
 from opcompat.rule import Rule
-from opcompat.targets.base import Target
+from opcompat.targets.base import Support, Target
 from opcompat.trace import Trace
 from opcompat.walk import Original
 
@@ -72,25 +72,27 @@ def _judged(trace: Trace, target: Target, rewritten: Rewritten, pinned: frozense
     lowered = lower(trace, rewritten.closed, target.backend, pinned)
     judgements = {ident: Judgement("folded") for ident in trace.originals}
     for node in lowered.graph.walk():
-        judged = judge(node, target)
-        # Nodes of the interface (casts of inputs and outputs) serve no equation; they count under no id,
-        # unless they cannot run.
-        if node.source in judgements or judged.verdict in ("unsupported", "unknown"):
-            before = judgements.get(node.source, Judgement("folded"))
-            judgements[node.source] = _worse(before, judged)
+        for source, judged in judge(node, target):
+            # Nodes of the interface (casts of inputs and outputs) serve no equation; they count under no id,
+            # unless they cannot run.
+            if source in judgements or judged.verdict in ("unsupported", "unknown"):
+                judgements[source] = _worse(judgements.get(source, Judgement("folded")), judged)
     return Analysis(trace, target, rewritten, lowered, judgements)
 
 
-def judge(node: Node, target: Target) -> Judgement:
-    """What the target says of one node."""
+def judge(node: Node, target: Target) -> Iterator[tuple[str, Judgement]]:
+    """What the target says of one node, for each original equation that the node serves."""
     if node.op == PLACEHOLDER:
-        primitive = node.attrs["primitive"]
-        return Judgement("unsupported", node.rules, f"{primitive}: {node.problem}", "documented")
-    support = target.check(node)
-    if support.status == "yes":
-        return Judgement("rewritten" if node.rules else "native", node.rules)
-    verdict: Verdict = "unsupported" if support.status == "no" else "unknown"
-    return Judgement(verdict, node.rules, support.reason or f"{node.op}: not known to run", support.evidence)
+        support = Support("no", "documented", f"{node.attrs['primitive']}: {node.problem}")
+    else:
+        support = target.check(node)
+    for source, rules in node.served:
+        if support.status == "yes":
+            yield source, Judgement("rewritten" if rules else "native", rules)
+        else:
+            verdict: Verdict = "unsupported" if support.status == "no" else "unknown"
+            reason = support.reason or f"{node.op}: not known to run"
+            yield source, Judgement(verdict, rules, reason, support.evidence)
 
 
 def _worse(a: Judgement, b: Judgement) -> Judgement:
@@ -108,9 +110,7 @@ def target_report(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> Target
     fired = [r for a in analyses for j in a.judgements.values() for r in j.rules]
     uses = [RuleUse(r.id, r.title, str(r.exactness), fired.count(r.id)) for r in rules if r.id in fired]
     nodes = {a.trace.entry_point: sum(1 for _ in a.lowered.graph.walk()) for a in analyses}
-    return TargetReport(
-        target.name, target.runtime, target.version, counts, findings(analyses), tuple(uses), nodes
-    )
+    return TargetReport(target.name, target.runtime, target.version, counts, findings(analyses), tuple(uses), nodes)
 
 
 def findings(analyses: Iterable[Analysis]) -> tuple[Finding, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ def scan(
     if not report.ok:
         return replace(report, next_step=conversion.last_step(conversion.refusal(report)))
     formats = ",".join(f for f, t in catalog.FORMATS.items() if t in targets)
-    return replace(report, next_step=f"opcompat convert {source or 'SOURCE'} --to {formats} --out dist")
+    return replace(report, next_step=f"opcompat convert {shlex.quote(source or 'SOURCE')} --to {formats} --out dist")
 
 
 def convert(
@@ -128,7 +129,7 @@ def verify(
     opened.check_files()
     if model is None:
         return _replay(opened)
-    model = with_batches(model, sizes_of(tuple(opened.manifest.entry_points)))
+    model = with_batches(model, sizes_of(model, tuple(opened.manifest.entry_points)))
     say = progress or _silent
     sampled = conversion.sample_all(model, opened.manifest.sampling, say)
     report = conversion.base_report("verify", model, sampled.traces, source)

@@ -32,14 +32,19 @@ def with_batches(model: Model, sizes: Sequence[int]) -> Model:
     for name, entry in model.entry_points.items():
         base = _batch_of(name, entry)
         for size in sizes:
-            if base is not None and size != base:
-                entries[f"{name}{SEPARATOR}{size}"] = _resized(model, entry, base, size)
+            if base is None or size == base:
+                continue
+            wide = f"{name}{SEPARATOR}{size}"
+            if wide in model.entry_points:
+                raise ConfigError(f"the model has an entry point {wide!r} of its own; next: rename it")
+            entries[wide] = _resized(model, entry, base, size)
     return replace(model, entry_points=entries)
 
 
-def sizes_of(entry_points: Sequence[str]) -> tuple[int, ...]:
-    """The sizes that `with_batches` was called with, from the names that it made."""
-    ends = {name.rpartition(SEPARATOR)[2] for name in entry_points if SEPARATOR in name}
+def sizes_of(model: Model, entry_points: Sequence[str]) -> tuple[int, ...]:
+    """The sizes that `with_batches` was called with, from the names that it made and the model lacks."""
+    made = (name for name in entry_points if name not in model.entry_points)
+    ends = {name.rpartition(SEPARATOR)[2] for name in made if name.rpartition(SEPARATOR)[0] in model.entry_points}
     return tuple(sorted(int(end) for end in ends if end.isdecimal()))
 
 

@@ -47,7 +47,12 @@ def _contract(model: Model, traces: Mapping[str, Trace], name: str) -> Contract:
     for output, target in entry.feedback.items():
         outs = _under(trace.outputs, output, f"{name}: feedback names the output {output!r}")
         ins = _under(trace.inputs, target, f"{name}: feedback names the input {target!r}")
-        feedback.update(_connect(outs, ins, f"{name}: feedback {output!r} -> {target!r}"))
+        links = _connect(outs, ins, f"{name}: feedback {output!r} -> {target!r}")
+        twice = sorted(set(links.values()) & set(feedback.values()))
+        if twice:
+            raise ConfigError(f"{name}: feedback gives {', '.join(twice)} two values")
+        feedback.update(links)
+    _check_tolerance(name, entry.tolerance, trace)
     starts: dict[str, Start] = {}
     for target, source in entry.init.items():
         ins = _under(trace.inputs, target, f"{name}: init names the input {target!r}")
@@ -61,12 +66,22 @@ def _contract(model: Model, traces: Mapping[str, Trace], name: str) -> Contract:
     return Contract(feedback, starts)
 
 
+def _check_tolerance(name: str, tolerance: Any, trace: Trace) -> None:
+    by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
+    known = {leaf.name for leaf in trace.outputs} | {leaf.name.partition(".")[0] for leaf in trace.outputs} | {""}
+    for output, value in by_name.items():
+        if output not in known:
+            raise ConfigError(
+                f"{name}: tolerance names {output!r}, but the outputs are {', '.join(sorted(known - {''}))}"
+            )
+        if value is not None and not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):
+            raise ConfigError(f"{name}: tolerance must be a finite number of 0 or more, not {value!r}")
+
+
 def _under(leaves: Sequence[Leaf], prefix: str, what: str) -> dict[str, Leaf]:
     """The leaves of the pytree called `prefix`, by what follows it in their names ("" for a single leaf)."""
     found = {
-        leaf.name[len(prefix) :]: leaf
-        for leaf in leaves
-        if leaf.name == prefix or leaf.name.startswith(prefix + ".")
+        leaf.name[len(prefix) :]: leaf for leaf in leaves if leaf.name == prefix or leaf.name.startswith(prefix + ".")
     }
     if not found:
         raise ConfigError(f"{what}, but there are only {', '.join(leaf.name for leaf in leaves) or 'none'}")
@@ -101,8 +116,7 @@ def _starts(
         links = _connect(outs, ins, f"{name}: init {source!r} -> {target!r}")
         return {into: Start(entry_point, out) for out, into in links.items()}
     arrays = {
-        ("." if path else "") + path_name(path): leaf
-        for path, leaf in jax.tree_util.tree_flatten_with_path(source)[0]
+        ("." if path else "") + path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(source)[0]
     }
     if arrays.keys() != ins.keys():
         raise ConfigError(f"{name}: init {target!r} has leaves {sorted(arrays)}, the input {sorted(ins)}")
@@ -111,9 +125,7 @@ def _starts(
         value = arrays[key]
         words = jax.random.key_data(value) if jaxcompat.is_key(jax.typeof(value).dtype) else value
         array = np.asarray(words)
-        if array.shape != leaf.shape or (
-            array.dtype.name != leaf.dtype and not np.can_cast(array.dtype, leaf.dtype)
-        ):
+        if array.shape != leaf.shape or (array.dtype.name != leaf.dtype and not np.can_cast(array.dtype, leaf.dtype)):
             raise ConfigError(
                 f"{name}: init {target!r}: {leaf.name} is {array.dtype}{list(array.shape)}, "
                 f"but the input takes {leaf.dtype}{list(leaf.shape)}"

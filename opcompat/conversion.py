@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -147,7 +148,11 @@ def convert(
         return made
 
     bundle = write_bundle(out, fill, force=force, sources=sources)
-    return bundle, replace(finished[0], bundle=str(out), next_step=f"opcompat verify {out} {source}".strip())
+    return bundle, replace(
+        finished[0],
+        bundle=str(out),
+        next_step=f"opcompat verify {shlex.quote(str(out))} {shlex.quote(source) if source else ''}".strip(),
+    )
 
 
 def run_checks(
@@ -232,18 +237,12 @@ def mismatch(report: Report) -> str:
     for check in report.checks:
         if check.passed or not check.binding:
             continue
-        bad = [
-            f"{o.name} differs by {o.error:.3g} (allowed {o.tolerance:.3g})"
-            for o in check.outputs
-            if not o.passed
-        ]
+        bad = [f"{o.name} differs by {o.error:.3g} (allowed {o.tolerance:.3g})" for o in check.outputs if not o.passed]
         if check.mismatched:
             bad.append(f"{check.mismatched} mismatched draws of {check.draws}")
         why = "; ".join(filter(None, (*bad, check.note)))
         lines.append(f"  {check.format} {check.entry_point}, {check.kind}: {why}")
-    lines.append(
-        "next: nothing was written; see the findings with opcompat scan, and report this as a defect"
-    )
+    lines.append("next: nothing was written; see the findings with opcompat scan, and report this as a defect")
     return "\n".join(lines)
 
 
@@ -296,9 +295,7 @@ def model_hash(weights: Mapping[str, np.ndarray], traces: Mapping[str, Trace]) -
     return digest.hexdigest()
 
 
-def _write_onnx(
-    by_entry: Mapping[str, Analysis], weights: Mapping[str, np.ndarray], folder: Path
-) -> manifest.Format:
+def _write_onnx(by_entry: Mapping[str, Analysis], weights: Mapping[str, np.ndarray], folder: Path) -> manifest.Format:
     from opcompat.lowering.onnx import writer
 
     names = {name: _onnx_names(a.trace) for name, a in by_entry.items()}
@@ -328,9 +325,7 @@ def _onnx_names(one: Trace) -> dict[str, str]:
     return {x.name: f"{x.name}.next" if x.name in inputs else x.name for x in one.outputs}
 
 
-def _write_tflite(
-    by_entry: Mapping[str, Analysis], weights: Mapping[str, np.ndarray], folder: Path
-) -> manifest.Format:
+def _write_tflite(by_entry: Mapping[str, Analysis], weights: Mapping[str, np.ndarray], folder: Path) -> manifest.Format:
     from opcompat.lowering.tflite import writer
 
     data = writer.write(
@@ -353,18 +348,27 @@ def _info(planned: Plan, name: str, folder: Path) -> manifest.EntryPointInfo:
     if arrays:
         write_arrays(folder / file, arrays)
     init = {
-        leaf: manifest.Init(file=file)
-        if s.array is not None
-        else manifest.Init(output=f"{s.entry_point}.{s.output}")
+        leaf: manifest.Init(file=file) if s.array is not None else manifest.Init(output=f"{s.entry_point}.{s.output}")
         for leaf, s in contract.starts.items()
     }
     return manifest.EntryPointInfo(
         inputs=tuple(map(_leaf, one.inputs)),
-        outputs=tuple(map(_leaf, one.outputs)),
+        outputs=tuple(replace(_leaf(x), key=x.key or _key_of(planned, name, x.name)) for x in one.outputs),
         feedback=dict(contract.feedback),
         init=init,
         dropped=planned.sampled.dropped.get(name, ()),
     )
+
+
+def _key_of(planned: Plan, entry_point: str, output: str) -> str:
+    """The PRNG implementation of the key input that an output becomes, here or as another entry point's start."""
+    for name, contract in planned.contracts.items():
+        fed = {contract.feedback[output]} if name == entry_point and output in contract.feedback else set()
+        fed |= {into for into, s in contract.starts.items() if (s.entry_point, s.output) == (entry_point, output)}
+        for leaf in planned.traces[name].inputs:
+            if leaf.name in fed and leaf.key:
+                return leaf.key
+    return ""
 
 
 def _leaf(leaf: Leaf) -> manifest.Leaf:

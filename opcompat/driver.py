@@ -88,7 +88,8 @@ class _Driver:
         found: dict[str, list[Rule]] = {}
         for stage in stages:
             for rule in self.rules:
-                for primitive in (rule.primitives or ("",)) if rule.stage == stage else ():
+                # Optional rules change results; the only ones so far are the engine's own pass over types.
+                for primitive in (rule.primitives or ("",)) if rule.stage == stage and not rule.optional else ():
                     found.setdefault(primitive, []).append(rule)
         return found
 
@@ -149,7 +150,7 @@ class _Driver:
     def body(self, rule: Rule, replacement: Replacement, eqn: Any) -> Any:
         """The traced replacement, checked against the equation's result types; shared between equal sites."""
         avals = tuple((v.aval.shape, v.aval.dtype) for v in replacement.operands)
-        key = (rule.id, replacement.key, avals)
+        key = (rule.id, replacement.key, avals, eqn.ctx)
         if key not in self._traces:
             with eqn.ctx.manager:
                 traced = jaxcompat.trace(replacement.function, [v.aval for v in replacement.operands])

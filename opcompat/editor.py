@@ -63,9 +63,7 @@ class Editor:
         for inner in p.eqns:
             outvars = [v if isinstance(v, jexc.DropVar) else jaxcompat.new_var(v.aval) for v in inner.outvars]
             self.eqns.append(
-                inner.replace(
-                    invars=[read(v) for v in inner.invars], outvars=outvars, source_info=source_info
-                )
+                inner.replace(invars=[read(v) for v in inner.invars], outvars=outvars, source_info=source_info)
             )
             env.update(zip(inner.outvars, outvars, strict=True))
         for var, result in zip(eqn.outvars, p.outvars, strict=True):

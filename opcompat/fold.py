@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
@@ -29,7 +29,9 @@ def fold(closed: Any) -> Any:
     long for twice as many.
     """
     p = jaxcompat.parts(closed)
-    known: set[Any] = set(p.constvars)
+    # A function that is rewritten under grad or vmap may close over values that are not known yet.
+    concrete = [(v, c) for v, c in zip(p.constvars, p.consts, strict=True) if not isinstance(c, jax.core.Tracer)]
+    known: set[Any] = {v for v, _ in concrete}
     seen: dict[Hashable, Any] = {}
     same: dict[Any, Any] = {}
     folded: list[Any] = []
@@ -58,7 +60,7 @@ def fold(closed: Any) -> Any:
     made = {v for e in folded for v in e.outvars}
     uses = [v for e in kept for v in e.invars] + list(outvars)
     needed = tuple(dict.fromkeys(v for v in uses if not jaxcompat.is_literal(v) and v in made))
-    values = _evaluate(closed, p, tuple(folded), needed)
+    values = _evaluate(closed, concrete, tuple(folded), needed)
     still = {v for v in uses if not jaxcompat.is_literal(v)}
     consts = {v: c for v, c in zip(p.constvars, p.consts, strict=True) if v in still}
     consts.update(zip(needed, values, strict=True))
@@ -80,8 +82,12 @@ def _foldable(eqn: Any, known: set[Any]) -> bool:
     return size <= MAX_BYTES and not (splat and eqn.outvars[0].aval.size > SPLAT_SIZE)
 
 
-def _evaluate(closed: Any, p: Parts, eqns: tuple[Any, ...], outputs: tuple[Any, ...]) -> list[np.ndarray]:
+def _evaluate(
+    closed: Any, consts: Sequence[tuple[Any, Any]], eqns: tuple[Any, ...], outputs: tuple[Any, ...]
+) -> list[np.ndarray]:
     # Constants go in as arguments: XLA would otherwise spend its time folding them itself.
-    program = jaxcompat.build(closed, Parts((), (), p.constvars, outputs, eqns))
+    program = jaxcompat.build(closed, Parts((), (), tuple(v for v, _ in consts), outputs, eqns))
     function = jax.jit(jexc.jaxpr_as_fun(program), compiler_options=COMPILER_OPTIONS)
-    return [np.asarray(x) for x in function(*p.consts)]
+    # A rewritten function may itself be under jit or grad; what is folded here is known all the same.
+    with jax.ensure_compile_time_eval():
+        return [np.asarray(x) for x in function(*(c for _, c in consts))]

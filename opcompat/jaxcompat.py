@@ -6,6 +6,7 @@ Public API only: `jax.extend`, `jax.interpreters` and attributes of the objects 
 from __future__ import annotations
 
 import inspect
+import os
 import sysconfig
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -198,9 +199,9 @@ def struct(aval: Any) -> Any:
     return shape_dtype(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
-_LIBRARIES = tuple({sysconfig.get_paths()[k] for k in ("purelib", "platlib", "stdlib", "platstdlib")})
-_JAX = str(Path(jax.__file__).parent)
-_HERE = str(Path(__file__).parent)
+_LIBRARIES = tuple({sysconfig.get_paths()[k] + os.sep for k in ("purelib", "platlib", "stdlib", "platstdlib")})
+_JAX = str(Path(jax.__file__).parent) + os.sep
+_HERE = str(Path(__file__).parent) + os.sep
 
 
 def place_of(source_info: Any) -> Place:

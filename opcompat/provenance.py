@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from opcompat import jaxcompat
 
-_ID = "oc="
-_RULE = "oc+"
+_MARK = "\ue0c0"  # of the private use area: no user's named_scope begins like this
+_ID = _MARK + "oc="
+_RULE = _MARK + "oc+"
 
 
 class Provenance(NamedTuple):

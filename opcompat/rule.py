@@ -11,7 +11,8 @@ import numpy as np
 from opcompat import jaxcompat
 
 Stage = Literal["types", "pattern", "legalize", "decompose"]
-"""When a rule acts. `types` are passes of the engine that change dtypes. Patterns see several equations and go first, largest first; `decompose` is the last resort."""
+"""When a rule acts. `types` are passes of the engine that change dtypes. Patterns see several equations and go first,
+largest first; `decompose` is the last resort."""
 
 
 @dataclass(frozen=True)
@@ -179,5 +180,18 @@ def freeze(value: Any) -> Hashable:
     try:
         hash(value)
     except TypeError:
-        return id(value)
+        return _Itself(value)
     return (type(value), value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Itself:
+    """A key for a value that cannot be hashed: equal to itself alone. It keeps the value alive."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)

@@ -121,14 +121,16 @@ def _from_user(entry: EntryPoint, trace: Trace, rng: np.random.Generator) -> dic
     for name, tree in zip(entry.argument_names(), args, strict=False):
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
             full = ".".join(part for part in (name, path_name(path)) if part)
-            if not jaxcompat.is_key(jax.typeof(leaf).dtype):
+            try:
+                is_key = jaxcompat.is_key(jax.typeof(leaf).dtype)
+            except TypeError as error:
+                raise ConfigError(f"{trace.entry_point}: inputs(rng) gives no array for {full}: {error}") from error
+            if not is_key:
                 found[full] = np.asarray(leaf)
     for leaf in trace.inputs:
         if leaf.key or leaf.noise:
             continue
         if leaf.name not in found or found[leaf.name].shape != leaf.shape:
             got = found[leaf.name].shape if leaf.name in found else "nothing"
-            raise ConfigError(
-                f"{trace.entry_point}: inputs(rng) gives {got} for {leaf.name}, not {leaf.shape}"
-            )
+            raise ConfigError(f"{trace.entry_point}: inputs(rng) gives {got} for {leaf.name}, not {leaf.shape}")
     return {x.name: found[x.name].astype(x.dtype) for x in trace.inputs if x.name in found and not x.key}

@@ -22,6 +22,9 @@ from opcompat.manifest import Noise
 from opcompat.model import EntryPoint, Model
 from opcompat.walk import Original, describe, originals
 
+LONGEST_NAME = 1024
+"""Of a leaf, in characters."""
+
 CLOSURE_SIZE = 64
 """Closed-over arrays with more elements than this are stored as weights, smaller ones as constants."""
 
@@ -104,12 +107,21 @@ def trace(model: Model, name: str) -> Trace:
         raise TraceError(_explain(name, entry, error)) from error
     outputs = tuple(leaf for part_name, part in out_parts for leaf in _leaves(part, part_name))
     for kind, found in (("inputs", inputs), ("outputs", outputs)):
-        _check_unique(name, kind, found)
+        _check_names(name, kind, found)
+    if not outputs:
+        raise TraceError(f"{name}: the function returns no arrays, so there is nothing to export")
     closed, hoisted = hoist(inline(nested, mark=True))
     params = (*hoisted, *params)
     inputs = _mark_raw_keys(closed, inputs, len(params))
-    weights = dict(zip((p.name for p in params), [*hoisted.values(), *leaves], strict=False))
+    values = [_words(x) for x in (*hoisted.values(), *leaves[: len(params) - len(hoisted)])]
+    weights = dict(zip((p.name for p in params), values, strict=True))
     return Trace(name, closed, params, inputs, outputs, weights, originals(closed), in_tree, nested)
+
+
+def _words(value: Any) -> Any:
+    """A parameter as files hold it: a typed key by its words, anything else as it is."""
+    is_key = jaxcompat.is_key(jaxcompat.aval_of(value).dtype) and not isinstance(value, jaxcompat.shape_dtype)
+    return jax.random.key_data(value) if is_key else value
 
 
 def path_name(path: Sequence[Any]) -> str:
@@ -129,9 +141,7 @@ def _leaves(tree: Any, prefix: str) -> tuple[Leaf, ...]:
         try:
             aval = jaxcompat.aval_of(leaf)
         except TypeError as error:
-            raise TraceError(
-                f"{name}: {error}; next: give arrays, numbers or jax.ShapeDtypeStruct"
-            ) from error
+            raise TraceError(f"{name}: {error}; next: give arrays, numbers or jax.ShapeDtypeStruct") from error
         found.append(_leaf(name, aval))
     return tuple(found)
 
@@ -146,18 +156,20 @@ def _leaf(name: str, aval: Any) -> Leaf:
 
 def _input_leaves(name: str, model: Model, entry: EntryPoint) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
     params = _leaves(model.params, "params")
-    inputs = [
-        leaf
-        for arg, tree in zip(entry.argument_names(), entry.args, strict=True)
-        for leaf in _leaves(tree, arg)
-    ]
-    _check_unique(name, "params", params)
+    inputs = [leaf for arg, tree in zip(entry.argument_names(), entry.args, strict=True) for leaf in _leaves(tree, arg)]
+    _check_names(name, "params", params)
     return params, tuple(inputs)
 
 
-def _check_unique(entry_point: str, kind: str, leaves: Sequence[Leaf]) -> None:
+def _check_names(entry_point: str, kind: str, leaves: Sequence[Leaf]) -> None:
+    """Names go into files and onto terminals: each once, printable, and not endless."""
     seen: set[str] = set()
     for leaf in leaves:
+        if not leaf.name.isprintable() or not leaf.name or len(leaf.name) > LONGEST_NAME or leaf.name == "self":
+            raise TraceError(
+                f"{entry_point}: {leaf.name[:100]!r} cannot name one of the {kind}: up to {LONGEST_NAME} printable "
+                "characters, and not 'self'; next: rename the argument or the key of the pytree"
+            )
         if leaf.name in seen:
             raise TraceError(f"{entry_point}: two {kind} are named {leaf.name!r}; rename one of them")
         seen.add(leaf.name)
@@ -171,17 +183,14 @@ def _name_result(name: str, entry: EntryPoint, result: Any) -> list[tuple[str, A
         parts = (result,) if whole else result
         if len(parts) != len(entry.outputs):
             raise TraceError(
-                f"{name}: outputs= has {len(entry.outputs)} names {list(entry.outputs)}, "
-                f"the result {len(parts)} parts"
+                f"{name}: outputs= has {len(entry.outputs)} names {list(entry.outputs)}, the result {len(parts)} parts"
             )
         return list(zip(entry.outputs, parts, strict=True))
     if isinstance(result, dict):
         keys = list(result) if isinstance(result, OrderedDict) else sorted(result)
         return [(str(key), result[key]) for key in keys]
     if is_tuple:
-        raise TraceError(
-            f"{name}: the function returns a tuple of {len(result)}; name its parts with outputs=(...)"
-        )
+        raise TraceError(f"{name}: the function returns a tuple of {len(result)}; name its parts with outputs=(...)")
     if hasattr(result, "_fields"):
         return list(zip(result._fields, result, strict=True))
     return [("output", result)]
@@ -192,8 +201,7 @@ def _mark_raw_keys(closed: Any, inputs: tuple[Leaf, ...], skip: int) -> tuple[Le
     origin = dict(zip(jaxcompat.parts(closed).invars[skip:], range(len(inputs)), strict=True))
     wrapped = _wrapped(closed, origin)
     return tuple(
-        replace(leaf, key=wrapped[i]) if i in wrapped and not leaf.key else leaf
-        for i, leaf in enumerate(inputs)
+        replace(leaf, key=wrapped[i]) if i in wrapped and not leaf.key else leaf for i, leaf in enumerate(inputs)
     )
 
 
@@ -255,7 +263,7 @@ def hoist(closed: Any) -> tuple[Any, dict[Leaf, Any]]:
             constvars[var] = value
             continue
         array = np.asarray(value)
-        digest = hashlib.sha256(array.tobytes()).hexdigest()[:12]
+        digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).hexdigest()[:12]
         leaf = _leaf(f"closure.{digest}", var.aval)
         if leaf in hoisted:
             leaf = Leaf(f"{leaf.name}.{len(hoisted)}", leaf.shape, leaf.dtype)

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
+
 from opcompat.rule import BITWISE, Example, Rule
 
 _X = np.linspace(-4, 4, 257, dtype=np.float32)

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from opcompat.rule import Example, Exactness, Rule
+from opcompat.rule import Exactness, Example, Rule
 
 RULE = Rule(
     id="OC211",

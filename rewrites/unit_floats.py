@@ -23,7 +23,6 @@ from jax import Array, lax
 
 from opcompat.rule import BITWISE, Example, Replacement, Rule, Site
 
-
 _finfo: Any = ml_dtypes.finfo  # untyped
 
 

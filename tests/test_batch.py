@@ -50,7 +50,7 @@ def test_entry_points_are_added_for_sizes_that_the_examples_do_not_have() -> Non
     key, obs, state = wide.entry_points["policy@16"].args
     assert key.shape == ()
     assert (obs.shape, state.shape) == ((16, 512), (16, 64))
-    assert sizes_of(tuple(wide.entry_points)) == (16,)
+    assert sizes_of(model(), tuple(wide.entry_points)) == (16,)
     assert list(with_batches(model(), []).entry_points) == ["start", "policy"]
 
 
@@ -81,6 +81,14 @@ def test_arguments_without_a_common_batch_are_refused() -> None:
     odd = Model("odd", {}, {"add": EntryPoint(lambda params, a, b: a + b, args=args, names=("a", "b"))})
     with pytest.raises(ConfigError, match=r"different first dimensions \[1, 3\]"):
         with_batches(odd, [16])
+
+
+def test_names_of_the_user_are_kept() -> None:
+    entry = model().entry_points["start"]
+    own = Model("own", model().params, {**model().entry_points, "policy@16": entry})
+    assert sizes_of(own, ("start", "policy", "policy@16", "policy@4")) == (4,)
+    with pytest.raises(ConfigError, match="'policy@16' of its own"):
+        with_batches(own, [16])
 
 
 def test_sizes_must_be_positive() -> None:

@@ -120,8 +120,7 @@ def test_scan(engine: Engine, source: Path) -> None:
 
 def test_scan_with_options(engine: Engine, source: Path) -> None:
     (source / "opcompat.toml").write_text(
-        'factory = "cli_policy:make"\ntargets = ["litert"]\nopset = 20\n'
-        'factory_args = {size = "small", layers = 2}\n'
+        'factory = "cli_policy:make"\ntargets = ["litert"]\nopset = 20\nfactory_args = {size = "small", layers = 2}\n'
     )
     run("scan", "model")
     run("scan", "model", "--target", "onnxruntime", "--arg", "layers=3", "--opset", 21)
@@ -393,9 +392,7 @@ def test_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
     package = tmp_path / "opcompat"
     package.mkdir()
     (package / "__init__.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-S", "cli.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-S", "cli.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install -e ." in done.stderr
 

@@ -339,9 +339,7 @@ def test_the_policy_looks_at_the_image() -> None:
     for name, other in (("image", obs["image"][:, ::-1]), ("reward", obs["reward"] + 1)):
         changed = 0
         for seed in range(50):
-            one, two = (
-                policy(model.params, step_key(0, seed), seen, state)[2] for seen in (obs, {**obs, name: other})
-            )
+            one, two = (policy(model.params, step_key(0, seed), seen, state)[2] for seen in (obs, {**obs, name: other}))
             changed += bool((one != two).any())
         assert changed > 0, name
 

@@ -51,7 +51,9 @@ def test_onnx_keeps_64_bits(tmp_path: Path) -> None:
 
 
 def test_litert_refuses_64_bits(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"litert: dot_general float64\[4,6\], float64\[6,8\] at .*test_narrowing"):
+    with pytest.raises(
+        UnsupportedError, match=r"litert: dot_general float64\[4,6\], float64\[6,8\] at .*test_narrowing"
+    ):
         api.convert(model(), tmp_path / "out", ["tflite"], steps=5)
     assert not (tmp_path / "out").exists()
 

@@ -164,7 +164,6 @@ def draw_all(key: Any) -> dict[str, Any]:
     return {name: draw(key) for name, draw in DRAWS.items()}
 
 
-
 def few(key: Any) -> dict[str, Any]:
     return {name: DRAWS[name](key) for name in ("bits_32", "split", "normal", "categorical", "permutation")}
 

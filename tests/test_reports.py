@@ -189,9 +189,7 @@ def test_a_small_verification_exactly() -> None:
 
 def test_verdicts() -> None:
     clean = replace(TARGET, counts={"native": 3, "rewritten": 1}, findings=(BITS,))
-    assert "Runs on onnxruntime after rewriting: nothing stays" in render(
-        "text", replace(SCAN, targets=(clean,))
-    )
+    assert "Runs on onnxruntime after rewriting: nothing stays" in render("text", replace(SCAN, targets=(clean,)))
     unknown = replace(TARGET, counts={"native": 3, "unknown": 2})
     text = render("text", replace(SCAN, targets=(unknown,)))
     assert "2 unknown" in text
@@ -299,9 +297,7 @@ def test_the_schema_refuses_what_it_does_not_know() -> None:
 def test_the_schema_requires_every_field() -> None:
     def objects(node: Any) -> list[Any]:
         children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        return [node] * (isinstance(node, dict) and "required" in node) + [
-            o for c in children for o in objects(c)
-        ]
+        return [node] * (isinstance(node, dict) and "required" in node) + [o for c in children for o in objects(c)]
 
     for node in objects(schema()):
         assert set(node["required"]) == set(node["properties"])

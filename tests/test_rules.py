@@ -35,10 +35,12 @@ def target_that_lacks(rule: Rule) -> Target:
 
     def lower(b: Any, eqn: Any, *operands: Any) -> Any:
         kind = "made" if rule.id in b.rules else "given"
-        return b.op(kind, operands, [(v.aval.shape, str(v.aval.dtype)) for v in eqn.outvars], {"name": eqn.primitive.name})
+        return b.op(
+            kind, operands, [(v.aval.shape, str(v.aval.dtype)) for v in eqn.outvars], {"name": eqn.primitive.name}
+        )
 
     class Everything(dict[str, Any]):
-        def get(self, name: str, default: Any = None) -> Any:  # noqa: ARG002
+        def get(self, name: str, default: Any = None) -> Any:
             return lower
 
     def check(node: Any) -> Support:

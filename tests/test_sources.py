@@ -86,9 +86,7 @@ def test_module_and_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_siblings_can_be_imported_when_functions_run(folder: Path) -> None:
     (folder / "late.py").write_text("VALUE = 7\n")
-    (folder / "policy.py").write_text(
-        POLICY.replace("    return x", "    import late\n    return late.VALUE")
-    )
+    (folder / "policy.py").write_text(POLICY.replace("    return x", "    import late\n    return late.VALUE"))
     model = load(str(folder)).model
     assert model.entry_points["policy"].function(None, 1.0) == 7
     assert sys.path.count(str(folder)) == 1
@@ -164,9 +162,7 @@ def test_arguments_that_the_factory_does_not_take(folder: Path) -> None:
     assert "did you mean 'flag'?" in message
 
 
-def test_a_module_of_that_name_is_loaded_already(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_module_of_that_name_is_loaded_already(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     load(str(folder))
     other = tmp_path_factory.mktemp("other")
     (other / "policy.py").write_text(POLICY)

@@ -315,9 +315,7 @@ def test_constants_of_every_dtype() -> None:
         np.testing.assert_array_equal(np.asarray(a, np.complex64), b.astype(np.complex64))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["bfloat16", "float16", "complex64", "int4", "float8_e5m2", "bool", "uint8"]
-)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "complex64", "int4", "float8_e5m2", "bool", "uint8"])
 def test_large_constants(dtype: str) -> None:
     # Above 100 elements MLIR writes hexadecimal.
     table = np.asarray(jnp.asarray(RNG.integers(-8, 8, 300)).astype(dtype))
@@ -364,9 +362,7 @@ def test_total_order_comparison() -> None:
     assert fn(small, large)[0].tolist() == [True, False, True, True]
 
 
-@pytest.mark.parametrize(
-    ("fn", "target"), [(jnp.linalg.cholesky, "lapack_spotrf"), (jnp.linalg.eigh, "lapack_ssyevd")]
-)
+@pytest.mark.parametrize(("fn", "target"), [(jnp.linalg.cholesky, "lapack_spotrf"), (jnp.linalg.eigh, "lapack_ssyevd")])
 def test_a_library_call_is_refused_by_its_name(fn: Callable[..., Any], target: str) -> None:
     with pytest.raises(Undecomposable, match=target) as raised:
         decompose(fn, jax.ShapeDtypeStruct((3, 3), np.float32))
@@ -404,9 +400,7 @@ def test_64_bit_arguments_need_x64() -> None:
         op_module("return %x : tensor<2xi64>", "(%x: tensor<2xi64>) -> tensor<2xi64>")
 
 
-@pytest.mark.parametrize(
-    "source", [b"", b"ML\xefRgarbage", b"ML\xefR\rStableHLO_v1.0.0\0", "module {", b"\xff\xfe", 3]
-)
+@pytest.mark.parametrize("source", [b"", b"ML\xefRgarbage", b"ML\xefR\rStableHLO_v1.0.0\0", "module {", b"\xff\xfe", 3])
 def test_what_is_no_module_is_refused(source: Any) -> None:
     with pytest.raises(InvalidModule):
         import_module(source)

@@ -492,7 +492,9 @@ def test_a_tie_excuses_nothing_that_does_not_depend_on_it() -> None:
     def step(params: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.argmax(x * 0), x * 2
 
-    one = trace(Model("m", {}, {"step": EntryPoint(step, args=(np.zeros(3, np.float32),), outputs=("act", "v"))}), "step")
+    one = trace(
+        Model("m", {}, {"step": EntryPoint(step, args=(np.zeros(3, np.float32),), outputs=("act", "v"))}), "step"
+    )
     recorder = Recorder(Model("m", {}, {"step": EntryPoint(step, args=(np.zeros(3, np.float32),))}), {"step": one}, {})
     precision = recorder.references["step"].precision({"x": np.ones(3, np.float32)})
     assert precision.near_ties == 1

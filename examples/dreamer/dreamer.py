@@ -154,9 +154,7 @@ class Agent:
         action, log_prob = self._act(params["actor"], action_key, _features(deter, stoch))
         return action, log_prob, latent, self._state(deter, stoch, action)
 
-    def imagine(
-        self, params: Params, key: Array, state: State, action: Array
-    ) -> tuple[Array, Array, Array, State]:
+    def imagine(self, params: Params, key: Array, state: State, action: Array) -> tuple[Array, Array, Array, State]:
         """One step in the world model: what follows when `action` float32[B, A] is taken in `state`.
 
         Returns reward float32[B], cont float32[B] (the probability that the episode goes on), the drawn

@@ -34,9 +34,7 @@ def dense(params: Params, x: Array) -> Array:
     return y
 
 
-def init_block_dense(
-    rng: np.random.Generator, blocks: int, inputs: int, outputs: int, gain: float = 1.0
-) -> Params:
+def init_block_dense(rng: np.random.Generator, blocks: int, inputs: int, outputs: int, gain: float = 1.0) -> Params:
     """One dense layer for each block: the shapes of `init_dense` with a first axis of size `blocks`."""
     return {
         "kernel": normal(rng, (blocks, inputs, outputs), gain / inputs**0.5),

@@ -60,14 +60,10 @@ class Builder:
     ) -> tuple[Tensor, ...]:
         """Appends one node; returns its outputs, of the given shapes and storage dtypes."""
         outs = tuple(Tensor(tuple(int(n) for n in shape), dtype) for shape, dtype in outputs)
-        self.graph.nodes.append(
-            Node(op, tuple(inputs), outs, attrs or {}, bodies or {}, self.source, self.rules)
-        )
+        self.graph.nodes.append(Node(op, tuple(inputs), outs, attrs or {}, bodies or {}, self.source, self.rules))
         return outs
 
-    def op1(
-        self, op: str, inputs: Sequence[Tensor | None], shape: Sequence[int], dtype: str, **attrs: Any
-    ) -> Tensor:
+    def op1(self, op: str, inputs: Sequence[Tensor | None], shape: Sequence[int], dtype: str, **attrs: Any) -> Tensor:
         """`op` for the common case of one output and no bodies."""
         return self.op(op, inputs, [(tuple(shape), dtype)], attrs)[0]
 

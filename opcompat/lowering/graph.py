@@ -70,7 +70,8 @@ class Tensor:
 class Node:
     """One target op. `inputs` holds None where an optional input is left out.
 
-    `source` is the id of the original equation that this op serves, `rules` the rules that led to it.
+    `source` is the id of the original equation that this op serves, `rules` the rules that led to it; `also` has the
+    same of equal ops that were merged into this one.
     `problem` is set on a placeholder: why no op could be emitted.
     """
 
@@ -82,6 +83,12 @@ class Node:
     source: str = ""
     rules: tuple[str, ...] = ()
     problem: str = ""
+    also: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def served(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """(source, rules) of every original equation that this op serves."""
+        return ((self.source, self.rules), *self.also)
 
 
 @dataclass(eq=False)

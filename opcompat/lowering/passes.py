@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,9 @@ def _uses(graph: Graph) -> set[Tensor]:
 
 
 def merge_equal(graph: Graph) -> Graph:
-    """Computes equal things once: nodes with the same op, operands and attributes become one."""
+    """Computes equal things once: nodes with the same op, operands and attributes become one that serves them all."""
     renamed: dict[Tensor, Tensor] = {}
-    seen: dict[Hashable, Node] = {}
+    seen: dict[Hashable, int] = {}
     kept: list[Node] = []
     for node in graph.nodes:
         inputs = tuple(renamed.get(x, x) if x is not None else None for x in node.inputs)
@@ -55,10 +56,12 @@ def merge_equal(graph: Graph) -> Graph:
             continue
         outs = tuple((x.shape, x.dtype) for x in node.outputs)
         key = (node.op, tuple(_identity(x) for x in inputs), freeze(node.attrs), outs)
-        first = seen.setdefault(key, node)
-        if first is node:
+        place = seen.setdefault(key, len(kept))
+        if place == len(kept):
             kept.append(node)
         else:
+            first = kept[place]
+            kept[place] = replace(first, also=(*first.also, *node.served))
             renamed.update(zip(node.outputs, first.outputs, strict=True))
     graph.nodes = kept
     graph.outputs = [renamed.get(x, x) for x in graph.outputs]
@@ -78,8 +81,7 @@ def _identity(tensor: Tensor | None) -> Hashable:
 
 def _rename(graph: Graph, renamed: dict[Tensor, Tensor]) -> None:
     graph.nodes = [
-        _with_inputs(n, tuple(renamed.get(x, x) if x is not None else None for x in n.inputs))
-        for n in graph.nodes
+        _with_inputs(n, tuple(renamed.get(x, x) if x is not None else None for x in n.inputs)) for n in graph.nodes
     ]
     graph.outputs = [renamed.get(x, x) for x in graph.outputs]
     for node in graph.nodes:
@@ -90,7 +92,7 @@ def _rename(graph: Graph, renamed: dict[Tensor, Tensor]) -> None:
 def _with_inputs(node: Node, inputs: tuple[Tensor | None, ...]) -> Node:
     if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
-    return Node(node.op, inputs, node.outputs, node.attrs, node.bodies, node.source, node.rules, node.problem)
+    return replace(node, inputs=inputs)
 
 
 def skip_broadcasts(broadcast: str, broadcasting: frozenset[str]) -> Pass:

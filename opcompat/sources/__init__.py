@@ -26,9 +26,7 @@ _MARKERS = {
     "saved_model.pb": "a TensorFlow SavedModel",
     "manifest.json": "a bundle, by its manifest.json (`opcompat verify` reads bundles)",
 }
-_EXAMPLE = (
-    'with the line\n\n    factory = "policy:make"\n\nwhere make() in policy.py returns an opcompat.Model'
-)
+_EXAMPLE = 'with the line\n\n    factory = "policy:make"\n\nwhere make() in policy.py returns an opcompat.Model'
 _READABLE = f'this version reads a folder with {config.FILE} (factory = "module:function") or module:function'
 _PYTHON = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 

@@ -31,9 +31,7 @@ class Evaluator:
     def entry(self, args: Sequence[Value]) -> tuple[jax.Array, ...]:
         return tuple(array(v) for v in self.function(self.program.entry, args))
 
-    def _region(
-        self, region: Region, args: Sequence[Value], outer: ChainMap[int, Value]
-    ) -> tuple[Value, ...]:
+    def _region(self, region: Region, args: Sequence[Value], outer: ChainMap[int, Value]) -> tuple[Value, ...]:
         # A body may use the values around it: its own come into a layer above them.
         values = outer.new_child(dict(zip(region.arguments, args, strict=True)))
         for op in region.ops:

@@ -113,9 +113,7 @@ def table() -> Mapping[str, Handler]:
         "stablehlo.select": _select,
         "stablehlo.shift_left": _elementwise(lax.shift_left),
         "stablehlo.shift_right_arithmetic": _elementwise(lax.shift_right_arithmetic),
-        "stablehlo.shift_right_logical": _on_small(
-            wide.shift_right_logical, _elementwise(lax.shift_right_logical)
-        ),
+        "stablehlo.shift_right_logical": _on_small(wide.shift_right_logical, _elementwise(lax.shift_right_logical)),
         "stablehlo.sign": _elementwise(lax.sign),
         "stablehlo.sine": _elementwise(lax.sin),
         "stablehlo.sqrt": _elementwise(lax.sqrt),
@@ -413,9 +411,7 @@ def _reduce(call: Call) -> Sequence[Value]:
     return tuple(lax.reduce(operands, initial, _combiner(call, count), dimensions))
 
 
-def _arg_reduction(
-    call: Call, operands: Sequence[jax.Array], initial: Sequence[Any]
-) -> Sequence[Value] | None:
+def _arg_reduction(call: Call, operands: Sequence[jax.Array], initial: Sequence[Any]) -> Sequence[Value] | None:
     """(extreme, its index) by lax.argmax or lax.argmin, where the reduction is just that."""
     dimensions = call.attr("dimensions")
     if len(operands) != 2 or len(dimensions) != 1 or not _is_ordered(operands[0].dtype):
@@ -551,9 +547,7 @@ def _select_and_scatter(call: Call) -> Sequence[Value]:
     selects = {"GE": primitives.ge_p, "LE": primitives.le_p}
     direction = picked[1][0] if picked[0] == "compare" else ""
     ordered = picked[2:] == (regions.argument(0), regions.argument(1))
-    adds = (
-        regions.binary(call.op.regions[1], call.definitions) == "add" and initial is not None and not initial
-    )
+    adds = regions.binary(call.op.regions[1], call.definitions) == "add" and initial is not None and not initial
     if direction not in selects or not ordered or not adds:
         raise call.refuse("JAX has only the sum of the picked >= or <= elements, from 0")
     ones = (1,) * operand.ndim
@@ -596,9 +590,7 @@ def _sort_key(x: jax.Array, key: regions.SortKey) -> jax.Array:
     return lax.bitwise_not(x) if key.descending else x
 
 
-def _indices(
-    indices: jax.Array, vector_dimension: int, batching: Sequence[int]
-) -> tuple[jax.Array, tuple[int, ...]]:
+def _indices(indices: jax.Array, vector_dimension: int, batching: Sequence[int]) -> tuple[jax.Array, tuple[int, ...]]:
     """lax wants the index vectors in the last dimension; StableHLO has them anywhere, or nowhere."""
     if vector_dimension == indices.ndim:
         return lax.reshape(indices, (*indices.shape, 1)), tuple(batching)

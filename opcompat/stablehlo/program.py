@@ -11,11 +11,11 @@ import numpy as np
 from opcompat.errors import OpcompatError
 
 
-class InvalidModule(OpcompatError):  # noqa: N818 - reads as what it is in `except InvalidModule`
+class InvalidModule(OpcompatError):
     """The bytes or text are no StableHLO module, or the module has no such function."""
 
 
-class Undecomposable(OpcompatError):  # noqa: N818
+class Undecomposable(OpcompatError):
     """The module holds something that no basic JAX primitive expresses: a custom call, an unknown op."""
 
     exit_code = 1

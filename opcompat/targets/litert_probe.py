@@ -330,9 +330,7 @@ def _products(dtype: str, rank: int) -> Iterator[Case]:
     if rank == 2:
         weights = y.T.copy()
         for bias in ((), ((np.zeros(2, x.dtype), True),)):
-            yield Case(
-                "FULLY_CONNECTED", "same", rank, ((x, False), (weights, True), *bias), (result,), {}, 1e-5
-            )
+            yield Case("FULLY_CONNECTED", "same", rank, ((x, False), (weights, True), *bias), (result,), {}, 1e-5)
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:
@@ -350,9 +348,7 @@ def _convolutions(dtype: str) -> Iterator[Case]:
     depthwise = np.einsum("nhwcij,ijc->nhwc", windows, deep[0].astype(np.float64)).astype(x.dtype)
     bias3, bias2 = np.zeros(3, x.dtype), np.zeros(2, x.dtype)
     for constant in (True, False):
-        yield Case(
-            "CONV_2D", "same", 4, ((x, False), (full, constant), (bias3, True)), (conv,), options, 1e-5
-        )
+        yield Case("CONV_2D", "same", 4, ((x, False), (full, constant), (bias3, True)), (conv,), options, 1e-5)
         yield Case(
             "DEPTHWISE_CONV_2D",
             "same",

@@ -14,9 +14,7 @@ from opcompat.targets.litert_probe import Sandbox, cases, dump, probe, read_rank
 TARGET = litert.target()
 
 
-def node(
-    op: str, inputs: Sequence[tuple[tuple[int, ...], str]], *outputs: tuple[tuple[int, ...], str]
-) -> Node:
+def node(op: str, inputs: Sequence[tuple[tuple[int, ...], str]], *outputs: tuple[tuple[int, ...], str]) -> Node:
     return Node(op, tuple(Tensor(*i) for i in inputs), tuple(Tensor(*o) for o in outputs))
 
 

@@ -41,15 +41,12 @@ def _fuse(graph: Graph, uses: Counter[int]) -> None:
         if pair is not None:
             product, bias = pair
             gone.add(id(product))
-            rules = tuple(dict.fromkeys(product.rules + node.rules))
-            source = node.source or product.source
             fused[id(node)] = replace(
                 product,
                 op="Gemm",
                 inputs=(*product.inputs[:2], bias),
                 outputs=node.outputs,
-                source=source,
-                rules=rules,
+                also=(*product.also, *node.served),
             )
     graph.nodes = [fused.get(id(n), n) for n in graph.nodes if id(n) not in gone]
 

@@ -184,9 +184,7 @@ class _Model:
 
         size = sum(data.nbytes + ALIGNMENT for data in self.buffers)
         if size > LIMIT:
-            raise OutputError(
-                f"the constants take {size / 2**30:.2f} GiB, but a .tflite file holds less than 2 GiB"
-            )
+            raise OutputError(f"the constants take {size / 2**30:.2f} GiB, but a .tflite file holds less than 2 GiB")
         self.model.buffers = [_aligned_buffer(self.schema, data) for data in self.buffers]
         # A builder that never has to grow copies the weights once.
         builder = flatbuffers.Builder(size + 2**16)
