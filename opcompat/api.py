@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend import core as jexc
 
 from opcompat import conversion, jaxcompat, packs
 from opcompat.analyze import analyze_all, target_report
 from opcompat.batch import sizes_of, with_batches
 from opcompat.bundle import Bundle
-from opcompat.contract import contracts
+from opcompat.contract import Contract, contracts
 from opcompat.driver import legalize
 from opcompat.errors import BundleError, ConfigError
 from opcompat.inline import inline
@@ -23,6 +24,7 @@ from opcompat.manifest import SAMPLING
 from opcompat.model import Model
 from opcompat.report import Check, Report
 from opcompat.runtime.loaded import load
+from opcompat.runtime.reference import read_init
 from opcompat.targets import catalog
 from opcompat.verification import Progress, Recorder
 
@@ -47,6 +49,8 @@ def scan(
 
     Raises ConfigError for an unknown target or a contract that does not fit, TraceError if a function fails.
     """
+    if isinstance(targets, str) or not targets:
+        raise ConfigError(f"targets must name at least one of {', '.join(catalog.TARGETS)}, not {targets!r}")
     judges = [catalog.target(name, opset) for name in targets]
     model = with_batches(model, batch)
     progress("tracing")
@@ -92,6 +96,8 @@ def convert(
     mode = next((m for m in SAMPLING if m == sampling), None)
     if mode is None:
         raise ConfigError(f"sampling {sampling!r} does not exist; next: use one of {', '.join(SAMPLING)}")
+    if isinstance(to, str) or not to:
+        raise ConfigError(f"to must name at least one of {', '.join(catalog.FORMATS)}, not {to!r}")
     if steps < 1 or seeds < 1:
         raise ConfigError(f"steps and seeds must be positive, not {steps} and {seeds}")
     sources = [Path(source)] if source and Path(source).exists() else []
@@ -127,14 +133,18 @@ def verify(
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
     opened.check_files()
+    if steps < 1 or seeds < 1:
+        raise ConfigError(f"steps and seeds must be positive, not {steps} and {seeds}")
     if model is None:
         return _replay(opened)
     model = with_batches(model, sizes_of(model, tuple(opened.manifest.entry_points)))
     say = progress or _silent
     sampled = conversion.sample_all(model, opened.manifest.sampling, say)
     report = conversion.base_report("verify", model, sampled.traces, source)
+    connected = contracts(sampled.model, sampled.traces)
     _check_same(opened, sampled.model, sampled.traces)
-    recorder = Recorder(sampled.model, sampled.traces, contracts(sampled.model, sampled.traces))
+    _check_wiring(opened, connected)
+    recorder = Recorder(sampled.model, sampled.traces, connected)
     checks = conversion.run_checks(sampled, recorder, opened.path, opened.manifest, steps, seeds, say)
     report = replace(report, bundle=str(opened.path), checks=checks)
     return replace(report, next_step=_after_verify(report))
@@ -192,6 +202,24 @@ def _check_same(bundle: Bundle, model: Model, traces: Any) -> None:
         raise BundleError(
             f"{bundle.path}: the model's functions have changed since the conversion; next: convert again"
         )
+
+
+def _check_wiring(bundle: Bundle, connected: Mapping[str, Contract]) -> None:
+    """Devices feed state back as the manifest says, so it must say what the model says."""
+    for name, contract in connected.items():
+        info = bundle.manifest.entry_points[name]
+        right = dict(info.feedback) == dict(contract.feedback) and set(info.init) == set(contract.starts)
+        for leaf, start in contract.starts.items() if right else ():
+            init = info.init[leaf]
+            if start.array is None:
+                right &= init.output == f"{start.entry_point}.{start.output}"
+            else:
+                first = read_init(bundle.file(init.file), info.input(leaf)) if init.file else None
+                right &= first is not None and np.array_equal(first, start.array.astype(first.dtype), equal_nan=True)
+        if not right:
+            raise BundleError(
+                f"{bundle.path}: {name}: feedback or init in the manifest is not the model's; next: convert again"
+            )
 
 
 def rewrite(function: Callable[..., Any], target: str = "litert") -> Callable[..., Any]:

@@ -125,7 +125,11 @@ def _starts(
         value = arrays[key]
         words = jax.random.key_data(value) if jaxcompat.is_key(jax.typeof(value).dtype) else value
         array = np.asarray(words)
-        if array.shape != leaf.shape or (array.dtype.name != leaf.dtype and not np.can_cast(array.dtype, leaf.dtype)):
+        # Numbers are taken as JAX takes them: a Python 0 or a float64 array starts a float32 state, but 0.5 no integer.
+        fits = np.can_cast(array.dtype, leaf.dtype, "same_kind") or (
+            array.ndim == 0 and array == array.astype(leaf.dtype)
+        )
+        if array.shape != leaf.shape or array.dtype == object or not fits:
             raise ConfigError(
                 f"{name}: init {target!r}: {leaf.name} is {array.dtype}{list(array.shape)}, "
                 f"but the input takes {leaf.dtype}{list(leaf.shape)}"

@@ -321,8 +321,14 @@ def _write_onnx(by_entry: Mapping[str, Analysis], weights: Mapping[str, np.ndarr
 
 def _onnx_names(one: Trace) -> dict[str, str]:
     """Output name -> its name in the file: an ONNX graph cannot have an input and an output of one name."""
-    inputs = {leaf.name for leaf in one.inputs}
-    return {x.name: f"{x.name}.next" if x.name in inputs else x.name for x in one.outputs}
+    inputs, outputs = {leaf.name for leaf in one.inputs}, {leaf.name for leaf in one.outputs}
+    names = {}
+    for output in outputs:
+        free = output
+        while free in inputs or (free != output and free in outputs):
+            free += ".next"
+        names[output] = free
+    return {x.name: names[x.name] for x in one.outputs}
 
 
 def _write_tflite(by_entry: Mapping[str, Analysis], weights: Mapping[str, np.ndarray], folder: Path) -> manifest.Format:

@@ -10,7 +10,7 @@ from typing import Any
 
 from opcompat.errors import ConfigError
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_@-]*\Z")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_@-]{0,99}\Z")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,15 @@ class EntryPoint:
     init: Mapping[str, Any] = field(default_factory=dict)
     inputs: Callable[[Any], tuple[Any, ...]] | None = None
     tolerance: float | Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        for field_name in ("outputs", "names"):
+            given = getattr(self, field_name)
+            if given is not None and (isinstance(given, str) or not all(isinstance(n, str) for n in given)):
+                raise ConfigError(f'{field_name} must be a tuple of names, as in ("action",), not {given!r}')
+        for field_name in ("feedback", "init"):
+            if not isinstance(getattr(self, field_name), Mapping):
+                raise ConfigError(f"{field_name} must map names to names, not {getattr(self, field_name)!r}")
 
     def argument_names(self) -> tuple[str, ...]:
         """The names of `args`, in order: `names`, else the parameters of the function after the first.
@@ -77,7 +86,7 @@ class Model:
         for name in (self.name, *self.entry_points):
             if not isinstance(name, str) or not _NAME.match(name):
                 raise ConfigError(
-                    f"{name!r} cannot name a model or entry point: letters, digits, _, - and @, "
+                    f"{str(name)[:100]!r} cannot name a model or entry point: up to 100 letters, digits, _, - and @, "
                     "starting with a letter or _ (it becomes a file name and a signature key)"
                 )
         for name, entry in self.entry_points.items():

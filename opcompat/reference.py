@@ -19,7 +19,7 @@ from opcompat import jaxcompat
 from opcompat.keys import erase_keys
 from opcompat.model import Model
 from opcompat.shadow import shadow
-from opcompat.trace import Trace
+from opcompat.trace import Leaf, Trace
 
 COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
 
@@ -45,18 +45,17 @@ class Reference:
         self.trace = trace
         self._entry = model.entry_points[trace.entry_point]
         own = self._weights if trace.in_tree is None else jax.tree_util.tree_leaves(model.params)
-        self._params = [jax.numpy.asarray(x) for x in own]
+        self._params: list[Any] = [jax.numpy.asarray(x) for x in own]
         self._step = jax.jit(self._call, compiler_options=COMPILER_OPTIONS)
 
     def _call(self, params: list[Any], words: list[Any]) -> list[Any]:
         if self.trace.in_tree is None:
-            return list(jexc.jaxpr_as_fun(self.trace.closed)(*params, *words))
-        inputs = [
-            jax.random.wrap_key_data(x, impl=leaf.key) if leaf.key and leaf.typed_key else x
-            for x, leaf in zip(words, self.trace.inputs, strict=True)
-        ]
+            leaves = (*self.trace.params, *self.trace.inputs)
+            given = [_typed(x, leaf) for x, leaf in zip((*params, *words), leaves, strict=True)]
+            return list(jexc.jaxpr_as_fun(self.trace.closed)(*given))
+        inputs = [_typed(x, leaf) for x, leaf in zip(words, self.trace.inputs, strict=True)]
         args = jax.tree_util.tree_unflatten(self.trace.in_tree, [*params, *inputs])
-        outs = jax.tree_util.tree_leaves(self._entry.function(*args))
+        outs = [jax.numpy.asarray(x) for x in jax.tree_util.tree_leaves(self._entry.function(*args))]
         return [jax.random.key_data(x) if jaxcompat.is_key(x.dtype) else x for x in outs]
 
     def step(self, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -66,6 +65,15 @@ class Reference:
     def default_step(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """`step` under `jax.jit` with its default options."""
         return self._named(self._default(self._params, self._words(inputs)))
+
+    def unfused_step(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """`step` with each equation compiled alone.
+
+        XLA simplifies what it sees together (a mask times infinity becomes a select, which gives 0 and not NaN), so
+        JAX has two answers for some values that are not finite.
+        """
+        closed = jaxcompat.dead_code_free(erase_keys(self.trace.closed))
+        return self._named(jexc.jaxpr_as_fun(closed)(*self._weights, *self._words(inputs)))
 
     @cached_property
     def _default(self) -> Any:
@@ -92,7 +100,7 @@ class Reference:
     def precision(self, inputs: Arrays) -> Precision:
         """Runs one step in float32 and float64 together."""
         weights = self._weights
-        with jaxcompat.enable_x64():
+        with jaxcompat.enable_x64(), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             values, shadows, made, tied = self._precise(*weights, *self._words(inputs))
         errors = {
             leaf.name: _largest(np.asarray(v, np.float64), np.asarray(s))
@@ -102,6 +110,10 @@ class Reference:
         names = [leaf.name for leaf in self.trace.outputs]
         on_ties = frozenset(name for name, flag in zip(names, tied, strict=True) if flag)
         return Precision(errors, int(made.total), int(made.near), on_ties)
+
+
+def _typed(words: Any, leaf: Leaf) -> Any:
+    return jax.random.wrap_key_data(words, impl=leaf.key) if leaf.typed_key else words
 
 
 def _largest(a: np.ndarray, b: np.ndarray) -> float:

@@ -59,12 +59,12 @@ def noise(trace: Trace, seed: int, step: int) -> dict[str, np.ndarray]:
 
 
 def boundary(
-    trace: Trace, fed_back: frozenset[str], base: Arrays, narrowed: bool = False
+    trace: Trace, fed_back: frozenset[str], base: Arrays, small: bool = False
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """(what, inputs) with one boundary value in all inputs of a kind; keys and state as in `base`.
 
-    Noise takes the ends of what its distribution gives, and its middle. `narrowed`: 64-bit integers stay small, as
-    they must where they are computed in 32 bits.
+    Noise takes the ends of what its distribution gives, and its middle. `small`: integers of 32 and more bits stay
+    small, as they must where 64 bits are computed in 32, or where they may be the length of a loop.
     """
     for index, value in enumerate(_FLOATS):
         inputs = dict(base)
@@ -79,7 +79,7 @@ def boundary(
             elif dtype.kind in "iu":
                 limits = np.iinfo(dtype)
                 ints = (0, limits.min, limits.max, 1, limits.max - 1)
-                if narrowed and dtype.itemsize == 8:
+                if small and dtype.itemsize >= 4:
                     ints = (0, 1, 1000, 1, 2)
                 inputs[leaf.name] = np.full(leaf.shape, ints[index % len(ints)], dtype)
             else:

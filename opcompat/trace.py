@@ -18,7 +18,7 @@ from opcompat.errors import TraceError
 from opcompat.inline import inline
 from opcompat.jaxcompat import Parts
 from opcompat.keys import STRUCTURAL
-from opcompat.manifest import Noise
+from opcompat.manifest import WIDTHS, Noise
 from opcompat.model import EntryPoint, Model
 from opcompat.walk import Original, describe, originals
 
@@ -108,6 +108,9 @@ def trace(model: Model, name: str) -> Trace:
     outputs = tuple(leaf for part_name, part in out_parts for leaf in _leaves(part, part_name))
     for kind, found in (("inputs", inputs), ("outputs", outputs)):
         _check_names(name, kind, found)
+        for leaf in found:
+            if leaf.file_dtype not in WIDTHS:
+                raise TraceError(f"{name}: {leaf.name} is {leaf.dtype}, which no file can pass; next: cast it")
     if not outputs:
         raise TraceError(f"{name}: the function returns no arrays, so there is nothing to export")
     closed, hoisted = hoist(inline(nested, mark=True))

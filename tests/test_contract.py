@@ -88,7 +88,7 @@ def test_arrays_as_first_values() -> None:
         ({}, {"x": "start.extra"}, "extra is float32[1, 4], but x takes float32[1, 3]"),
         ({}, {"x": "start.state.n"}, "state.n is int32[2], but x takes float32[1, 3]"),
         ({}, {"x": np.ones((2, 3), np.float32)}, "x is float32[2, 3], but the input takes float32[1, 3]"),
-        ({}, {"x": np.ones((1, 3))}, "x is float64[1, 3], but the input takes float32[1, 3]"),
+        ({}, {"x": np.ones((1, 3), complex)}, "x is complex128[1, 3], but the input takes float32[1, 3]"),
         ({}, {"state": {"h": np.ones((1, 3), np.float32)}}, r"has leaves \['.h'\], the input \['.h', '.n'\]"),
     ],
 )

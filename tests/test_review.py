@@ -12,7 +12,7 @@ import pytest
 
 import opcompat
 from opcompat import EntryPoint, Model, api
-from opcompat.errors import ConfigError, TraceError
+from opcompat.errors import BundleError, ConfigError, TraceError
 
 KEY = jax.random.key(3)
 
@@ -119,3 +119,94 @@ def test_names_that_files_cannot_hold() -> None:
         api.scan(one(lambda params, x: x["a\nb"] + 1, {"a\nb": np.zeros(2, np.float32)}, names=("x",)))
     with pytest.raises(TraceError, match="nothing to export"):
         api.scan(one(lambda params, x: {}, np.zeros(2, np.float32), names=("x",)))
+
+
+def test_a_mask_times_infinity(tmp_path: Path) -> None:
+    """XLA turns a mask's product into a select, which gives 0 where the product is NaN: both are JAX's answers."""
+
+    def masked(params: Any, x: jax.Array, on: jax.Array) -> jax.Array:
+        return x * on.astype(jnp.float32) + x * (x > 0)
+
+    model = one(masked, np.ones(4, np.float32), np.ones(4, bool))
+    assert api.convert(model, tmp_path / "out", steps=3)[1].ok
+
+
+def test_sums_of_large_values(tmp_path: Path) -> None:
+    model = one(lambda params, x: x @ x.T, np.ones((4, 130), np.float32), names=("x",))
+    assert api.convert(model, tmp_path / "out", steps=3)[1].ok
+
+
+def test_a_loop_as_long_as_an_input_says(tmp_path: Path) -> None:
+    def count(params: Any, n: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, n, lambda i, total: total + i, 0)
+
+    assert api.convert(one(count, np.int32(3)), tmp_path / "out", steps=3)[1].ok
+
+
+def test_an_output_named_like_an_input(tmp_path: Path) -> None:
+    def step(params: Any, s: jax.Array, q: jax.Array) -> dict[str, jax.Array]:
+        return {"s": s + q, "s.next": s - q}
+
+    zeros = np.zeros(2, np.float32)
+    bundle, report = api.convert(one(step, zeros, zeros), tmp_path / "out", steps=3)
+    assert report.ok
+    assert set(opcompat.runtime.load(bundle.path).entry_point("step")({"s": zeros, "q": zeros})) == {"s", "s.next"}
+
+
+def test_results_that_are_python_numbers(tmp_path: Path) -> None:
+    model = one(lambda params, x: {"a": 1, "x": x + 1}, np.zeros(2, np.float32), names=("x",))
+    assert api.convert(model, tmp_path / "out", steps=2)[1].ok
+
+
+def test_strict_promotion_with_64_bit_types(tmp_path: Path) -> None:
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+        model = one(lambda params, x: jnp.tanh(x), np.zeros(2, np.float32), names=("x",))
+        assert api.convert(model, tmp_path / "out", steps=2)[1].ok
+
+
+def test_a_first_state_of_python_numbers(tmp_path: Path) -> None:
+    def step(params: Any, s: jax.Array) -> dict[str, jax.Array]:
+        return {"s": s * 0.5 + 1}
+
+    model = one(step, np.float32(0), feedback={"s": "s"}, init={"s": 0})
+    assert api.convert(model, tmp_path / "out", steps=2)[1].ok
+
+
+def test_wiring_that_is_not_the_model_s_is_refused(tmp_path: Path) -> None:
+    def step(params: Any, s: jax.Array, t: jax.Array) -> dict[str, jax.Array]:
+        return {"s": s + 1, "t": t - 1}
+
+    def wired(**feedback: str) -> Model:
+        return one(step, *[np.zeros(2, np.float32)] * 2, feedback=feedback, init={"s": np.ones(2), "t": np.zeros(2)})
+
+    bundle, _ = api.convert(wired(s="s", t="t"), tmp_path / "out", steps=3)
+    assert api.verify(bundle, wired(s="s", t="t"), steps=3).ok
+    with pytest.raises(BundleError, match="feedback or init"):
+        api.verify(bundle, wired(s="t", t="s"), steps=3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, out: api.convert(m, out, "onnx"),
+        lambda m, out: api.convert(m, out, []),
+        lambda m, out: api.convert(m, out, ["onnx"], opset=99),
+        lambda m, out: api.scan(m, []),
+        lambda m, out: api.scan(m, "litert"),
+        lambda m, out: EntryPoint(lambda p: p, outputs="action"),  # type: ignore[arg-type]
+        lambda m, out: EntryPoint(lambda p: p, feedback=("s",)),  # type: ignore[arg-type]
+        lambda m, out: Model("n" * 101, {}, dict(m.entry_points)),
+    ],
+)
+def test_wrong_arguments_are_named(call: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        call(one(lambda params, x: x + 1, np.zeros(2, np.float32), names=("x",)), tmp_path / "out")
+
+
+@pytest.mark.parametrize("fn", ["min", "max"])
+def test_scatter_keeps_nan(fn: str, tmp_path: Path) -> None:
+    def write(params: Any, x: jax.Array, i: jax.Array) -> jax.Array:
+        return getattr(x.at[i], fn)(0.0)
+
+    model = one(write, np.zeros(4, np.float32), np.zeros(2, np.int32))
+    assert api.convert(model, tmp_path / "out", steps=3)[1].ok

@@ -10,8 +10,14 @@ from opcompat.targets.base import Target
 
 
 def _onnxruntime(opset: int | None = None) -> Target:
+    import onnx
+
+    from opcompat.lowering.onnx.table import OPSET
     from opcompat.targets import onnxruntime
 
+    newest = onnx.defs.onnx_opset_version()
+    if opset is not None and not OPSET <= opset <= newest:
+        raise ConfigError(f"opset {opset} cannot be written: {OPSET} to {newest} can, and {OPSET} runs most widely")
     return onnxruntime.target() if opset is None else onnxruntime.target(opset)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from opcompat.lowering.builder import Lowering, Unsupported
 from opcompat.lowering.graph import Tensor
 from opcompat.lowering.onnx.builder import OnnxBuilder
+from opcompat.lowering.onnx.dtypes import FLOATS
 
 
 def gather(b: OnnxBuilder, eqn: Any, x: Tensor, indices: Tensor) -> Tensor:
@@ -128,6 +129,8 @@ def scatter(reduction: str) -> Lowering:
         d, mode = eqn.params["dimension_numbers"], eqn.params["mode"].name
         if x.dtype == "bool" and reduction != "none":
             raise Unsupported(f"scatter-{reduction} of bools")
+        if reduction in ("min", "max") and x.dtype in FLOATS:
+            raise Unsupported(f"scatter-{reduction} of floats: ONNX Runtime loses NaN")
         if mode not in ("FILL_OR_DROP", "CLIP", "PROMISE_IN_BOUNDS"):
             raise Unsupported(f"scatter mode {mode}")
         if not x.size or not updates.size:

@@ -111,6 +111,8 @@ def _check_conv(eqn: Any, x: Tensor, spatial: int) -> None:
         refuse("transposed convolution (lhs_dilation)")
     if int(p["batch_group_count"]) != 1:
         refuse("convolution with batch groups")
+    if any(edge < 0 for pair in p["padding"] for edge in pair):
+        refuse("convolution with negative padding")
     if x.size == 0 or 0 in eqn.invars[1].aval.shape:
         refuse("convolution of nothing")
 
