@@ -147,10 +147,8 @@ def everything_runs() -> Target:
     return Target("test", "test", "0", lacking.backend, lambda _: Support("yes", "documented"))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.id)
+@pytest.mark.parametrize("rule", [r for r in RULES if r.stage != "types"], ids=lambda r: r.id)
 def test_nothing_is_rewritten_for_a_target_that_lacks_nothing(rule: Rule) -> None:
-    if rule.stage == "types":
-        pytest.skip("passes over types always act")
     for example in (e for e in rule.examples if not e.x64):
         closed = inline(jax.make_jaxpr(example.function)(*example.args), mark=True)
         assert not legalize(closed, everything_runs(), [rule]).acted

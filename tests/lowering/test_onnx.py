@@ -541,11 +541,6 @@ STRUCTURE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (normal(4, 3), np.array([0, 0, 9], I32), normal(3, 3, seed=1)),
     ),
     "scatter_mul": (lambda x, i, u: x.at[i].mul(u), (normal(4), np.array([1, 1, 9], I32), normal(3, seed=1))),
-    "scatter_max": (
-        lambda x, i, u: x.at[i].max(u, mode="clip"),
-        (whole(4), np.array([1, 1, 9], I32), whole(3, seed=1)),
-    ),
-    "scatter_min": (lambda x, i, u: x.at[i].min(u), (normal(4), np.array([1, 1, 9], I32), normal(3, seed=1))),
     "bitcast": (lambda x: lax.bitcast_convert_type(lax.bitcast_convert_type(x, U32), I32), (INTS,)),
 }
 
