@@ -70,6 +70,7 @@ class _Driver:
     acted: Counter[str] = field(default_factory=Counter)
     declined: dict[str, list[str]] = field(default_factory=dict)
     _lacks: dict[Hashable, str] = field(default_factory=dict)
+    _judged: dict[int, tuple[Any, str]] = field(default_factory=dict)
     _traces: dict[Hashable, Any] = field(default_factory=dict)
 
     def fixpoint(self, closed: Any, stages: tuple[str, ...]) -> Any:
@@ -104,7 +105,9 @@ class _Driver:
                 editor.keep(old, params=map_bodies(old.params, lambda body, _: self.sweep(body, rules)))
                 eqn = editor.eqns.pop()
             else:
-                eqn = old.replace(invars=[editor.read(v) for v in old.invars])
+                invars = [editor.read(v) for v in old.invars]
+                same = all(new is was for new, was in zip(invars, old.invars, strict=True))
+                eqn = old if same else old.replace(invars=invars)
             candidates = [*rules.get(eqn.primitive.name, ()), *general]
             action = self.choose(Site(eqn, producers), candidates) if candidates else None
             if action is None:
@@ -140,11 +143,15 @@ class _Driver:
         name = eqn.primitive.name
         if name in BODIES:
             return "" if name in self.target.backend.table else "no lowering"
+        known = self._judged.get(id(eqn))
+        if known is not None and known[0] is eqn:
+            return known[1]
         literals = tuple(v.val if jaxcompat.is_literal(v) else None for v in eqn.invars)
         types = tuple((v.aval.shape, v.aval.dtype) for v in (*eqn.invars, *eqn.outvars))
         key = (name, freeze(eqn.params), types, freeze(literals), provenance(eqn).rules)
         if key not in self._lacks:
             self._lacks[key] = problem(lower_equation(eqn, self.target.backend), self.target)
+        self._judged[id(eqn)] = eqn, self._lacks[key]
         return self._lacks[key]
 
     def body(self, rule: Rule, replacement: Replacement, eqn: Any) -> Any:

@@ -18,10 +18,13 @@ from jax.extend import core as jexc
 from opcompat import jaxcompat
 from opcompat.keys import erase_keys
 from opcompat.model import Model
-from opcompat.shadow import shadow
+from opcompat.shadow import shadow, shadow_in_pieces
 from opcompat.trace import Leaf, Trace
 
 COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
+
+PIECE = 1000
+"""Equations of the float64 shadow that are compiled together."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -91,7 +94,10 @@ class Reference:
         # Run a few times only: a quick compilation matters more than a quick program.
         quick = {"xla_backend_optimization_level": 0}
         noise = [leaf.noise is not None for leaf in (*self.trace.params, *self.trace.inputs)]
-        return jax.jit(shadow(closed, noise), compiler_options=COMPILER_OPTIONS | quick)
+        options = COMPILER_OPTIONS | quick
+        if len(jaxcompat.parts(closed).eqns) <= PIECE:
+            return jax.jit(shadow(closed, noise), compiler_options=options)
+        return shadow_in_pieces(closed, noise, PIECE, lambda run: jax.jit(run, compiler_options=options))
 
     @cached_property
     def _weights(self) -> list[Any]:

@@ -11,7 +11,7 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -75,6 +75,66 @@ def shadow(closed: Any, noise: Sequence[bool]) -> Callable[..., Shadowed]:
         return [o.value for o in outs], [o.shadow for o in outs], decisions, tied
 
     return run
+
+
+def shadow_in_pieces(
+    closed: Any, noise: Sequence[bool], size: int, compile: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Callable[..., Shadowed]:
+    """`shadow`, compiled in pieces of `size` equations: XLA takes more than twice as long for twice as many.
+
+    `compile` is applied to each piece. Call the result with x64 enabled.
+    """
+    p = jaxcompat.parts(closed)
+    random = {v for v, is_noise in zip(p.invars, noise, strict=True) if is_noise}
+    pieces = [_piece(closed, p.eqns, start, size, random, compile) for start in range(0, len(p.eqns), size)]
+
+    def run(*args: Any) -> Shadowed:
+        known = [*zip(p.invars, args, strict=True), *zip(p.constvars, p.consts, strict=True)]
+        env = {v: _carried(_exact(x)) for v, x in known}
+        decisions = NONE
+        for inputs, outputs, piece in pieces:
+            outs, made = piece([env[v] for v in inputs])
+            decisions = decisions.plus(Decisions(*made))
+            env.update(zip(outputs, outs, strict=True))
+        ends = [
+            _carried(_exact(np.asarray(v.val, v.aval.dtype))) if jaxcompat.is_literal(v) else env[v] for v in p.outvars
+        ]
+        return [e[0] for e in ends], [e[1] for e in ends], decisions, [e[2] for e in ends]
+
+    return run
+
+
+def _piece(
+    closed: Any, eqns: Sequence[Any], start: int, size: int, random: set[Any], compile: Callable[..., Any]
+) -> tuple[list[Any], list[Any], Callable[..., Any]]:
+    """(inputs, outputs, function) of the equations from `start` on; adds its random variables to `random`."""
+    own, later = eqns[start : start + size], eqns[start + size :]
+    made = {v for e in own for v in e.outvars}
+    wanted = [v for e in later for v in e.invars] + list(jaxcompat.parts(closed).outvars)
+    inputs = [v for v in _variables(v for e in own for v in e.invars) if v not in made]
+    outputs = [v for v in _variables(wanted) if v in made]
+    for eqn in own:
+        if _draws(eqn) or any(not jaxcompat.is_literal(v) and v in random for v in eqn.invars):
+            random.update(eqn.outvars)
+    body = jaxcompat.build(closed, jaxcompat.Parts((), (), tuple(inputs), tuple(outputs), tuple(own)))
+    is_random = [v in random for v in inputs]
+
+    def run(flat: Any) -> Any:
+        args = [Pair(v, s, r, t) for (v, s, t), r in zip(flat, is_random, strict=True)]
+        outs, made = _run(body, args)
+        return [_carried(o) for o in outs], _arrays(made)
+
+    return inputs, outputs, compile(run)
+
+
+def _variables(atoms: Iterable[Any]) -> list[Any]:
+    """The distinct variables among atoms, in order."""
+    return list(dict.fromkeys(v for v in atoms if not jaxcompat.is_literal(v)))
+
+
+def _carried(pair: Pair) -> tuple[Any, Any, Any]:
+    """A pair between pieces: value, shadow and tied, as arrays."""
+    return pair.value, pair.shadow, jnp.asarray(False if pair.tied is None else pair.tied)
 
 
 def _is_float(aval: Any) -> bool:
@@ -302,4 +362,4 @@ _BODIES: dict[str, Callable[[Any, Sequence[Pair]], tuple[list[Pair], Decisions]]
     "scan": _scan,
 }
 
-__all__ = ["ERROR_FACTOR", "NEAR", "Decisions", "shadow"]
+__all__ = ["ERROR_FACTOR", "NEAR", "Decisions", "shadow", "shadow_in_pieces"]

@@ -14,7 +14,7 @@ from jax import lax
 from opcompat.inline import inline
 from opcompat.jaxcompat import enable_x64, parts
 from opcompat.keys import erase_keys
-from opcompat.shadow import shadow
+from opcompat.shadow import shadow, shadow_in_pieces
 
 
 def shadowed(function: Callable[..., Any], *args: Any) -> tuple[list[np.ndarray], list[np.ndarray], tuple[int, int]]:
@@ -212,3 +212,20 @@ def test_randomness_is_followed_through_loops() -> None:
         return drawn < 0.5
 
     assert decisions(f, WORDS) == (1, 0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_pieces_agree_with_the_whole(size: int) -> None:
+    def policy(key: Any, x: Any) -> Any:
+        logits = jnp.tanh(x @ jnp.ones((4, 5))) * jnp.array([1.0, 1, 0, 0, 0])
+        drawn = jax.random.categorical(jax.random.wrap_key_data(key), logits)
+        return drawn, jnp.argmax(logits, -1), x.sum(), lossy(x[0, 0]), jnp.float32(3)
+
+    args = (np.array([1, 2], np.uint32), np.ones((2, 4), np.float32))
+    closed = erase_keys(inline(jax.make_jaxpr(policy)(*args)))
+    with enable_x64():
+        whole = jax.jit(shadow(closed, [False, False]))(*args)
+        pieces = shadow_in_pieces(closed, [False, False], size, jax.jit)(*args)
+    for a, b in zip(jax.tree_util.tree_leaves(whole), jax.tree_util.tree_leaves(pieces), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert [bool(t) for t in pieces[3]] == [False, True, False, False, False]
