@@ -86,7 +86,9 @@ def shadow_in_pieces(
     """
     p = jaxcompat.parts(closed)
     random = {v for v, is_noise in zip(p.invars, noise, strict=True) if is_noise}
-    pieces = [_piece(closed, p.eqns, start, size, random, compile) for start in range(0, len(p.eqns), size)]
+    untied = {*p.invars, *p.constvars}
+    starts = range(0, len(p.eqns), size)
+    pieces = [_piece(closed, p.eqns, start, size, random, untied, compile) for start in starts]
 
     def run(*args: Any) -> Shadowed:
         known = [*zip(p.invars, args, strict=True), *zip(p.constvars, p.consts, strict=True)]
@@ -105,9 +107,19 @@ def shadow_in_pieces(
 
 
 def _piece(
-    closed: Any, eqns: Sequence[Any], start: int, size: int, random: set[Any], compile: Callable[..., Any]
+    closed: Any,
+    eqns: Sequence[Any],
+    start: int,
+    size: int,
+    random: set[Any],
+    untied: set[Any],
+    compile: Callable[..., Any],
 ) -> tuple[list[Any], list[Any], Callable[..., Any]]:
-    """(inputs, outputs, function) of the equations from `start` on; adds its random variables to `random`."""
+    """(inputs, outputs, function) of the equations from `start` on.
+
+    Adds its random variables to `random` now, and those that no decision touches to `untied` when it is traced,
+    which is before the next piece is.
+    """
     own, later = eqns[start : start + size], eqns[start + size :]
     made = {v for e in own for v in e.outvars}
     wanted = [v for e in later for v in e.invars] + list(jaxcompat.parts(closed).outvars)
@@ -120,8 +132,10 @@ def _piece(
     is_random = [v in random for v in inputs]
 
     def run(flat: Any) -> Any:
-        args = [Pair(v, s, r, t) for (v, s, t), r in zip(flat, is_random, strict=True)]
+        flags = [None if var in untied else t for var, (_, _, t) in zip(inputs, flat, strict=True)]
+        args = [Pair(v, s, r, t) for (v, s, _), r, t in zip(flat, is_random, flags, strict=True)]
         outs, made = _run(body, args)
+        untied.update(var for var, out in zip(outputs, outs, strict=True) if out.tied is None)
         return [_carried(o) for o in outs], _arrays(made)
 
     return inputs, outputs, compile(run)
