@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.extend import core as jexc
-from jax.extend import source_info_util as siu
 from jax.interpreters import partial_eval
 
 shape_dtype: Any = jax.ShapeDtypeStruct  # untyped in JAX
@@ -263,7 +262,6 @@ __all__ = [
     "place_of",
     "scan_counts",
     "shape_dtype",
-    "siu",
     "struct",
     "trace",
     "under",
