@@ -5,7 +5,7 @@ BIN := .venv/bin
 EXAMPLE := examples/dreamer
 LOOP := build/closed-loop
 
-.PHONY: demo test lint closed-loop bench probe
+.PHONY: demo test lint closed-loop bench probe zoo
 
 # The two commands of README.md; tests/test_docs.py holds them equal.
 
@@ -48,3 +48,8 @@ bench: .venv/.installed
 # Asks the installed LiteRT what it runs and rewrites opcompat/targets/data/litert.json.
 probe: .venv/.installed
 	$(BIN)/python -m opcompat.targets.litert_probe
+
+# Every policy of the zoo on both runtimes; writes docs/zoo.md.
+zoo: .venv/.installed
+	$(BIN)/pip install -q -c constraints.txt -e ".[test,zoo]"
+	$(BIN)/python -m tests.zoo.run

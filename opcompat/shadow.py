@@ -11,7 +11,9 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -78,32 +80,49 @@ def shadow(closed: Any, noise: Sequence[bool]) -> Callable[..., Shadowed]:
 
 
 def shadow_in_pieces(
-    closed: Any, noise: Sequence[bool], size: int, compile: Callable[[Callable[..., Any]], Callable[..., Any]]
+    closed: Any, noise: Sequence[bool], size: int, jit: Callable[[Callable[..., Any]], Any]
 ) -> Callable[..., Shadowed]:
     """`shadow`, compiled in pieces of `size` equations: XLA takes more than twice as long for twice as many.
 
-    `compile` is applied to each piece. Call the result with x64 enabled.
+    `jit` is applied to each piece; they compile side by side. Call the result with x64 enabled.
     """
     p = jaxcompat.parts(closed)
     random = {v for v, is_noise in zip(p.invars, noise, strict=True) if is_noise}
-    untied = {*p.invars, *p.constvars}
+    given = {*p.invars, *p.constvars}
+    untied = set(given)
     starts = range(0, len(p.eqns), size)
-    pieces = [_piece(closed, p.eqns, start, size, random, untied, compile) for start in starts]
+    pieces = [_piece(closed, p.eqns, start, size, random, untied, given) for start in starts]
+    compiled: list[Any] = []
 
     def run(*args: Any) -> Shadowed:
-        known = [*zip(p.invars, args, strict=True), *zip(p.constvars, p.consts, strict=True)]
-        env = {v: _carried(_exact(x)) for v, x in known}
+        env: dict[Any, Any] = dict(zip((*p.invars, *p.constvars), (*args, *p.consts), strict=True))
+        if not compiled:
+            compiled.extend(_compile(pieces, env, jit))
         decisions = NONE
-        for inputs, outputs, piece in pieces:
+        for (inputs, outputs, _), piece in zip(pieces, compiled, strict=True):
             outs, made = piece([env[v] for v in inputs])
             decisions = decisions.plus(Decisions(*made))
             env.update(zip(outputs, outs, strict=True))
-        ends = [
-            _carried(_exact(np.asarray(v.val, v.aval.dtype))) if jaxcompat.is_literal(v) else env[v] for v in p.outvars
-        ]
+        ends = [_end(v, env, given) for v in p.outvars]
         return [e[0] for e in ends], [e[1] for e in ends], decisions, [e[2] for e in ends]
 
     return run
+
+
+_Piece = tuple[list[Any], list[Any], Callable[..., Any]]
+"""The variables that go in, those that come out, and the function between them."""
+
+
+def _compile(pieces: Sequence[_Piece], given: Mapping[Any, Any], jit: Callable[..., Any]) -> list[Any]:
+    """The pieces, traced in order; XLA, which needs no Python, compiles those before meanwhile."""
+    known = dict(given)
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        running = []
+        for inputs, outputs, piece in pieces:
+            lowered = jit(piece).lower([known[v] for v in inputs])
+            known.update(zip(outputs, lowered.out_info[0], strict=True))
+            running.append(pool.submit(lowered.compile))
+        return [r.result() for r in running]
 
 
 def _piece(
@@ -113,12 +132,12 @@ def _piece(
     size: int,
     random: set[Any],
     untied: set[Any],
-    compile: Callable[..., Any],
-) -> tuple[list[Any], list[Any], Callable[..., Any]]:
-    """(inputs, outputs, function) of the equations from `start` on.
+    given: set[Any],
+) -> _Piece:
+    """The equations from `start` on.
 
     Adds its random variables to `random` now, and those that no decision touches to `untied` when it is traced,
-    which is before the next piece is.
+    which is before the next piece is. What is in `given` comes as it is, everything else as pairs.
     """
     own, later = eqns[start : start + size], eqns[start + size :]
     made = {v for e in own for v in e.outvars}
@@ -132,13 +151,22 @@ def _piece(
     is_random = [v in random for v in inputs]
 
     def run(flat: Any) -> Any:
-        flags = [None if var in untied else t for var, (_, _, t) in zip(inputs, flat, strict=True)]
-        args = [Pair(v, s, r, t) for (v, s, _), r, t in zip(flat, is_random, flags, strict=True)]
+        args = [
+            _exact(x, r) if var in given else Pair(x[0], x[1], r, None if var in untied else x[2])
+            for var, x, r in zip(inputs, flat, is_random, strict=True)
+        ]
         outs, made = _run(body, args)
         untied.update(var for var, out in zip(outputs, outs, strict=True) if out.tied is None)
         return [_carried(o) for o in outs], _arrays(made)
 
-    return inputs, outputs, compile(run)
+    return inputs, outputs, run
+
+
+def _end(atom: Any, env: Mapping[Any, Any], given: set[Any]) -> tuple[Any, Any, Any]:
+    """An output of the whole: a literal, what was given, or what a piece made."""
+    if jaxcompat.is_literal(atom):
+        return _carried(_exact(np.asarray(atom.val, atom.aval.dtype)))
+    return _carried(_exact(env[atom])) if atom in given else env[atom]
 
 
 def _variables(atoms: Iterable[Any]) -> list[Any]:

@@ -2,13 +2,14 @@
 
 Before: `log1p x` in float32.
 
-After: for x in (-0.29, 0.41), with s = x / (2 + x): `x - (x*x/2 - s * (x*x/2 + R))`, where R is
-`2 * (s**2/3 + s**4/5 + ...)`, the rest of the series of 2*atanh(s) = log(1 + x). Elsewhere `log(1 + x)`, where
-adding one costs at most an ulp.
+After: with u = 1 + x and d = u - 1 (what is left of x in u), `log(u) * (x / d)`. Where d is 0, `1 * x`; where u is
+infinite, `log(u) * 1`. Choosing the factors and not the product keeps the selects together, between runs of
+arithmetic that LiteRT's delegate takes.
 
 Why: neither ONNX nor TFLite has the op, and `log(1 + x)` alone rounds small x away.
 
-Exactness: see below. Formula: the form used by FreeBSD's e_logf.c, with the plain series coefficients.
+Exactness: see below; 4.0 ulp at most were measured in ONNX Runtime and 2.5 in LiteRT. Formula: theorem 4 of D.
+Goldberg, "What every computer scientist should know about floating-point arithmetic" (1991).
 """
 
 from __future__ import annotations
@@ -18,28 +19,14 @@ from jax import Array, lax
 
 from opcompat.rule import Declined, Exactness, Example, Replacement, Rule, Site
 
-_LOW, _HIGH = -0.2929, 0.4142
-_TERMS = 7
-
-
-def series(f: Array) -> Array:
-    """log(1 + f) for float32 f in (-0.2929, 0.4142): s is below 0.172, so seven terms leave less than 1e-9."""
-    s = lax.div(f, lax.add(f, lax.full_like(f, 2.0)))
-    z = lax.mul(s, s)
-    rest = lax.full_like(f, 2.0 / (2 * _TERMS + 1))
-    for term in range(_TERMS - 1, 0, -1):
-        rest = lax.add(lax.mul(rest, z), lax.full_like(f, 2.0 / (2 * term + 1)))
-    half = lax.mul(lax.full_like(f, 0.5), lax.mul(f, f))
-    return lax.sub(f, lax.sub(half, lax.mul(s, lax.add(half, lax.mul(rest, z)))))
-
-
-def near_zero(f: Array) -> Array:
-    """Whether the series may be used for log(1 + f)."""
-    return lax.bitwise_and(lax.gt(f, lax.full_like(f, _LOW)), lax.lt(f, lax.full_like(f, _HIGH)))
-
 
 def _log1p(x: Array) -> Array:
-    return lax.select(near_zero(x), series(x), lax.log(lax.add(x, lax.full_like(x, 1.0))))
+    one = lax.full_like(x, 1.0)
+    u = lax.optimization_barrier(lax.add(x, one))  # XLA would make x of (x + 1) - 1
+    kept = lax.sub(u, one)
+    lost = lax.eq(kept, lax.full_like(x, 0.0))
+    ratio = lax.select(lax.eq(u, lax.full_like(x, np.inf)), one, lax.div(x, kept))
+    return lax.mul(lax.select(lost, one, lax.log(u)), lax.select(lost, x, ratio))
 
 
 def apply(site: Site) -> Replacement | Declined:
