@@ -1,6 +1,6 @@
 """How conversion time grows with the size of the model: a chain of 1,000 and one of 10,000 equations.
 
-    python benchmarks/chain.py [--small 1000] [--large 10000] [--repeat 1] [--limit 12] [--profile]
+    python benchmarks/chain.py [--small 1000] [--large 10000] [--repeat 2] [--limit 12] [--profile]
 
 Each chain is converted to both formats and loaded and verified for one step, as `opcompat.convert` always does. Two
 ratios are shown. Cold is what a user waits for: a process of its own for each chain, imports included. Warm is the
@@ -99,7 +99,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", type=int, default=1000)
     parser.add_argument("--large", type=int, default=10000)
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--limit", type=float, default=12.0)
     parser.add_argument("--profile", action="store_true", help="show where the large chain's time goes")
     parser.add_argument("--one", type=int, help="convert one chain of so many equations, and nothing else")

@@ -22,7 +22,8 @@ from opcompat.rule import Declined, Exactness, Example, Replacement, Rule, Site
 
 def _log1p(x: Array) -> Array:
     one = lax.full_like(x, 1.0)
-    u = lax.optimization_barrier(lax.add(x, one))  # XLA would make x of (x + 1) - 1
+    # XLA would make x of (x + 1) - 1.
+    u: Array = lax.optimization_barrier(lax.add(x, one))  # type: ignore[no-untyped-call]
     kept = lax.sub(u, one)
     lost = lax.eq(kept, lax.full_like(x, 0.0))
     ratio = lax.select(lax.eq(u, lax.full_like(x, np.inf)), one, lax.div(x, kept))

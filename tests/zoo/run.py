@@ -1,7 +1,7 @@
 """The whole zoo, and the table in docs/zoo.md: `python -m tests.zoo.run [NAME ...]`.
 
-Every policy runs in a process of its own, `--jobs` at once. The table and results.json are written only if the whole zoo ran. Exits
-with 1 if a policy fails that has no known limit, or one passes that has.
+Every policy runs in a process of its own, `--jobs` at once. The table and results.json are written only if the whole
+zoo ran. Exits with 1 if a policy fails that has no known limit, or one passes that has.
 """
 
 from __future__ import annotations
