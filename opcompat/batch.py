@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from opcompat import jaxcompat
 from opcompat.errors import ConfigError
 from opcompat.model import EntryPoint, Model
+from opcompat.params import arrays_of, call_with
 
 SEPARATOR = "@"
 
@@ -119,7 +121,7 @@ def _init(model: Model, source: Any, base: int, size: int) -> Any:
         return source
     if _batch_of(name, origin) is not None:
         return f"{name}{SEPARATOR}{size}.{output}"
-    result = jax.jit(origin.function)(model.params, *origin.args)
+    result = jax.jit(partial(call_with, origin.function))(arrays_of(model.params), *origin.args)
     for part in _parts(origin, result, output):
         return _repeated(part, base, size)
     return source

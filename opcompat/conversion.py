@@ -26,6 +26,7 @@ from opcompat.bundle import Bundle, reference_path, write_bundle
 from opcompat.contract import Contract, contracts
 from opcompat.errors import ConfigError, UnsupportedError, VerificationError
 from opcompat.model import Model
+from opcompat.params import arrays_of
 from opcompat.report import ArtifactFile, Check, Report, TargetReport
 from opcompat.runtime.reference import Reference as Recording
 from opcompat.runtime.reference import write_arrays, write_reference
@@ -179,7 +180,7 @@ def run_checks(
 
 
 def weights_known(model: Model) -> None:
-    for leaf in jax.tree_util.tree_leaves(model.params):
+    for leaf in jax.tree_util.tree_leaves(arrays_of(model.params)):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             raise ConfigError(
                 f"model {model.name!r} has parameters without values (jax.ShapeDtypeStruct); it can be scanned, "
@@ -189,7 +190,7 @@ def weights_known(model: Model) -> None:
 
 def base_report(command: str, model: Model, traces: Mapping[str, Trace], source: str) -> Report:
     """What every report starts with."""
-    avals = [jaxcompat.aval_of(x) for x in jax.tree_util.tree_leaves(model.params)]
+    avals = [jaxcompat.aval_of(x) for x in jax.tree_util.tree_leaves(arrays_of(model.params))]
     return Report(
         command=command,
         model=model.name,

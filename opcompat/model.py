@@ -74,7 +74,11 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class Model:
-    """A policy to export: `params`, any pytree of arrays, and the entry points that use them, by name."""
+    """A policy to export: `params` and the entry points that use them, by name.
+
+    `params` is any pytree: a dict, a Flax FrozenDict or nnx.State, an Equinox module. Its arrays and numbers are
+    weights, named by their paths. Functions, bools and other settings among them reach the entry points as they are.
+    """
 
     name: str
     params: Any

@@ -18,6 +18,7 @@ from jax.extend import core as jexc
 from opcompat import jaxcompat
 from opcompat.keys import erase_keys
 from opcompat.model import Model
+from opcompat.params import arrays_of, call_with
 from opcompat.shadow import shadow, shadow_in_pieces
 from opcompat.trace import Leaf, Trace
 
@@ -47,7 +48,7 @@ class Reference:
     def __init__(self, model: Model, trace: Trace) -> None:
         self.trace = trace
         self._entry = model.entry_points[trace.entry_point]
-        own = self._weights if trace.in_tree is None else jax.tree_util.tree_leaves(model.params)
+        own = self._weights if trace.in_tree is None else jax.tree_util.tree_leaves(arrays_of(model.params))
         self._params: list[Any] = [jax.numpy.asarray(x) for x in own]
         self._step = jax.jit(self._call, compiler_options=COMPILER_OPTIONS)
 
@@ -58,7 +59,7 @@ class Reference:
             return list(jexc.jaxpr_as_fun(self.trace.closed)(*given))
         inputs = [_typed(x, leaf) for x, leaf in zip(words, self.trace.inputs, strict=True)]
         args = jax.tree_util.tree_unflatten(self.trace.in_tree, [*params, *inputs])
-        outs = [jax.numpy.asarray(x) for x in jax.tree_util.tree_leaves(self._entry.function(*args))]
+        outs = [jax.numpy.asarray(x) for x in jax.tree_util.tree_leaves(call_with(self._entry.function, *args))]
         return [jax.random.key_data(x) if jaxcompat.is_key(x.dtype) else x for x in outs]
 
     def step(self, inputs: Arrays) -> dict[str, np.ndarray]:

@@ -20,6 +20,7 @@ from opcompat.jaxcompat import Parts
 from opcompat.keys import STRUCTURAL
 from opcompat.manifest import WIDTHS, Noise
 from opcompat.model import EntryPoint, Model
+from opcompat.params import arrays_of, call_with
 from opcompat.walk import Original, describe, originals
 
 LONGEST_NAME = 1024
@@ -60,7 +61,7 @@ class Trace:
 
     `closed` is a closed jaxpr without calls whose inputs are the params' leaves, then the arguments' leaves,
     every equation marked with its id. `params` name the first inputs, `inputs` the rest. `weights` has the
-    params' values, where they are known. `in_tree` is the structure of the function's arguments, and None if
+    params' values, where they are known. `in_tree` is the structure of the arguments of `call_with`, and None if
     `closed` is no longer the function's own because its draws were replaced. `nested` is the jaxpr as JAX traced
     it, with its calls.
     """
@@ -89,12 +90,12 @@ def trace(model: Model, name: str) -> Trace:
     """
     entry = model.entry_points[name]
     params, inputs = _input_leaves(name, model, entry)
-    args = (model.params, *entry.args)
+    args = (arrays_of(model.params), *entry.args)
     leaves, in_tree = jax.tree_util.tree_flatten(args)
     out_parts: list[tuple[str, Any]] = []
 
     def flat(*xs: Any) -> list[Any]:
-        result = entry.function(*jax.tree_util.tree_unflatten(in_tree, xs))
+        result = call_with(entry.function, *jax.tree_util.tree_unflatten(in_tree, xs))
         parts = _name_result(name, entry, result)
         out_parts[:] = [(part_name, jax.tree_util.tree_map(_abstract, part)) for part_name, part in parts]
         return jax.tree_util.tree_leaves([part for _, part in parts])
@@ -158,7 +159,7 @@ def _leaf(name: str, aval: Any) -> Leaf:
 
 
 def _input_leaves(name: str, model: Model, entry: EntryPoint) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
-    params = _leaves(model.params, "params")
+    params = _leaves(arrays_of(model.params), "params")
     inputs = [leaf for arg, tree in zip(entry.argument_names(), entry.args, strict=True) for leaf in _leaves(tree, arg)]
     _check_names(name, "params", params)
     return params, tuple(inputs)
