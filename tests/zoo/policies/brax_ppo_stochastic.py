@@ -29,7 +29,9 @@ def model(name: str, deterministic: bool) -> Model:
         value_obs_key="privileged",
     )
     make = ppo_networks.make_inference_fn(networks, compute_value=True)
-    seen = {name: 3 * jax.random.normal(jax.random.key(i), (64, size)) + 1 for i, (name, size) in enumerate(SIZES.items())}
+    seen = {
+        name: 3 * jax.random.normal(jax.random.key(i), (64, size)) + 1 for i, (name, size) in enumerate(SIZES.items())
+    }
     empty = {name: specs.Array((size,), jnp.dtype("float32")) for name, size in SIZES.items()}
     first, second = jax.random.split(jax.random.key(2))
     params = (
