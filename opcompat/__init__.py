@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opcompat import runtime
     from opcompat.api import convert, rewrite, scan, verify
     from opcompat.bundle import Bundle
+    from opcompat.distributions import distribution_entry_points
     from opcompat.model import EntryPoint, Model
     from opcompat.report import Report
 
@@ -24,6 +25,7 @@ __all__ = [
     "Model",
     "Report",
     "convert",
+    "distribution_entry_points",
     "rewrite",
     "runtime",
     "scan",
@@ -37,6 +39,7 @@ _HOMES = {
     "Model": "opcompat.model",
     "Report": "opcompat.report",
     "convert": "opcompat.api",
+    "distribution_entry_points": "opcompat.distributions",
     "rewrite": "opcompat.api",
     "scan": "opcompat.api",
     "verify": "opcompat.api",

@@ -29,6 +29,8 @@ class EntryPoint:
       inputs: optional sampler for verification, `inputs(rng) -> args`, where rng is a numpy Generator.
         Keys in its result are ignored: verification sets them.
       tolerance: largest absolute error allowed, for all float outputs (a number) or by output name.
+      complete: for arguments whose shapes only the params tell: `complete(entry_point, params)` gives the entry point
+        with all its `args`. `Model` calls it.
     """
 
     function: Callable[..., Any]
@@ -39,6 +41,7 @@ class EntryPoint:
     init: Mapping[str, Any] = field(default_factory=dict)
     inputs: Callable[[Any], tuple[Any, ...]] | None = None
     tolerance: float | Mapping[str, float] | None = None
+    complete: Callable[[EntryPoint, Any], EntryPoint] | None = None
 
     def __post_init__(self) -> None:
         for field_name in ("outputs", "names"):
@@ -96,3 +99,5 @@ class Model:
         for name, entry in self.entry_points.items():
             if not isinstance(entry, EntryPoint):
                 raise ConfigError(f"entry point {name!r} is {type(entry).__name__}, not opcompat.EntryPoint")
+        complete = {n: e if e.complete is None else e.complete(e, self.params) for n, e in self.entry_points.items()}
+        object.__setattr__(self, "entry_points", complete)

@@ -31,7 +31,7 @@ def sample(entry: EntryPoint, trace: Trace, seed: int, step: int) -> dict[str, n
     Raises ConfigError if the entry point's sampler returns something that does not fit.
     """
     rng = np.random.default_rng([seed, step])
-    values = {leaf.name: _random(leaf, rng, step) for leaf in trace.inputs if leaf.noise is None}
+    values = {leaf.name: plausible(leaf, rng, step) for leaf in trace.inputs if leaf.noise is None}
     values.update(noise(trace, seed, step))
     if entry.inputs is not None:
         values.update(_from_user(entry, trace, rng))
@@ -96,7 +96,8 @@ def _ends(noise: Noise, dtype: Any) -> tuple[Any, Any, Any]:
     return ends[noise.distribution]
 
 
-def _random(leaf: Leaf, rng: np.random.Generator, step: int) -> np.ndarray:
+def plausible(leaf: Leaf, rng: np.random.Generator, step: int = 1) -> np.ndarray:
+    """A random value of an input that is neither key nor noise: see `sample`."""
     dtype = jax.numpy.dtype(leaf.dtype)
     if dtype.kind == "b":
         if leaf.name.rpartition(".")[2] == "is_first":
