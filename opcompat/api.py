@@ -97,6 +97,7 @@ def convert(
     batch: Sequence[int] = (),
     opset: int | None = None,
     allow_narrowing: bool = False,
+    prune_inputs: bool = False,
     force: bool = False,
     steps: int = 100,
     seeds: int = 1,
@@ -108,7 +109,8 @@ def convert(
     `sampling` says what becomes of draws (see `opcompat.sampling`): "exact" keeps the keys as inputs and draws what
     JAX draws, "noise" makes each draw an input, "greedy" takes the mode or mean. `batch` adds entry points NAME@N of
     other batch sizes, which share the weights (see `opcompat.batch`). `allow_narrowing` computes 64-bit values in 32
-    bits on targets without 64-bit arithmetic, which refuse them otherwise.
+    bits on targets without 64-bit arithmetic, which refuse them otherwise. `prune_inputs` leaves inputs that reach no
+    output out of the bundle's interface; by default they stay, so that callers can pass what they have.
 
     Raises UnsupportedError (with the report) if anything cannot run, VerificationError (with the report) if an
     artifact differs, OutputError if `out` exists or cannot be written. In each case nothing is written.
@@ -128,6 +130,7 @@ def convert(
         sampling=mode,
         opset=opset,
         narrowing=allow_narrowing,
+        prune_inputs=prune_inputs,
         force=force,
         steps=steps,
         seeds=seeds,
@@ -159,7 +162,8 @@ def verify(
         return _replay(opened)
     model = with_batches(model, sizes_of(model, tuple(opened.manifest.entry_points)))
     say = progress or _silent
-    sampled = conversion.sample_all(model, opened.manifest.sampling, say)
+    pruned = any(info.pruned for info in opened.manifest.entry_points.values())
+    sampled = conversion.sample_all(model, opened.manifest.sampling, pruned, say)
     report = conversion.base_report("verify", model, sampled.traces, source)
     connected = contracts(sampled.model, sampled.traces)
     _check_same(opened, sampled.model, sampled.traces)

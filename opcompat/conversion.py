@@ -27,6 +27,7 @@ from opcompat.contract import Contract, contracts
 from opcompat.errors import ConfigError, UnsupportedError, VerificationError
 from opcompat.model import Model
 from opcompat.params import arrays_of
+from opcompat.prune import prune
 from opcompat.report import ArtifactFile, Check, Report, TargetReport
 from opcompat.runtime.reference import Reference as Recording
 from opcompat.runtime.reference import write_arrays, write_reference
@@ -74,14 +75,22 @@ def trace_all(model: Model) -> dict[str, Trace]:
     return {name: trace(model, name) for name in model.entry_points}
 
 
-def sample_all(model: Model, sampling: manifest.Sampling, progress: Progress) -> Sampled:
-    """Traces every entry point and applies the sampling mode. Raises ConfigError, TraceError, UnsupportedError."""
+def sample_all(model: Model, sampling: manifest.Sampling, prune_inputs: bool, progress: Progress) -> Sampled:
+    """Traces every entry point, applies the sampling mode, and leaves out inputs that reach no output, if asked to.
+
+    Raises ConfigError, TraceError, UnsupportedError.
+    """
     progress("tracing")
     sampled = sampling_modes.apply(model, trace_all(model), sampling)
     for name, gone in sampled.dropped.items():
         if gone:
             progress(f"{name}: sampling {sampling} leaves out {', '.join(gone)}")
-    return sampled
+    if not prune_inputs:
+        return sampled
+    model, traces, pruned = prune(sampled.model, sampled.traces, contracts(sampled.model, sampled.traces))
+    for name, names in pruned.items():
+        progress(f"{name}: leaves out {', '.join(names)}, which reach no output")
+    return replace(sampled, model=model, traces=traces, pruned=pruned)
 
 
 def plan(
@@ -90,10 +99,11 @@ def plan(
     sampling: manifest.Sampling,
     opset: int | None,
     narrowing: bool,
+    prune_inputs: bool,
     progress: Progress,
 ) -> Plan:
     """Traces, checks the contract, rewrites and lowers. Raises ConfigError, TraceError and UnsupportedError."""
-    sampled = sample_all(model, sampling, progress)
+    sampled = sample_all(model, sampling, prune_inputs, progress)
     traces = sampled.traces
     connected = contracts(sampled.model, traces)
     rules = packs.rules()
@@ -119,6 +129,7 @@ def convert(
     sampling: manifest.Sampling = "exact",
     opset: int | None = None,
     narrowing: bool = False,
+    prune_inputs: bool = False,
     force: bool = False,
     steps: int = 100,
     seeds: int = 1,
@@ -128,7 +139,7 @@ def convert(
 ) -> tuple[Bundle, Report]:
     """See `opcompat.api.convert`."""
     weights_known(model)
-    planned = plan(model, formats, sampling, opset, narrowing, progress)
+    planned = plan(model, formats, sampling, opset, narrowing, prune_inputs, progress)
     report = base_report("convert", model, planned.traces, source)
     report = replace(report, targets=planned.target_reports())
     if not planned.ok:
@@ -364,6 +375,7 @@ def _info(planned: Plan, name: str, folder: Path) -> manifest.EntryPointInfo:
         feedback=dict(contract.feedback),
         init=init,
         dropped=planned.sampled.dropped.get(name, ()),
+        pruned=planned.sampled.pruned.get(name, ()),
     )
 
 

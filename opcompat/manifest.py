@@ -109,6 +109,7 @@ class EntryPointInfo:
     """How one function of the bundle is called. `feedback` maps an output's name to the input it becomes.
 
     `dropped` names the inputs and outputs of the policy that the bundle has not: keys, unless sampling is "exact".
+    `pruned` names the inputs that were left out on request because no output depends on them.
     """
 
     inputs: tuple[Leaf, ...]
@@ -116,6 +117,7 @@ class EntryPointInfo:
     feedback: Mapping[str, str] = field(default_factory=dict)
     init: Mapping[str, Init] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
 
     def input(self, name: str) -> Leaf:
         """Raises KeyError if there is no input of this name."""
@@ -284,8 +286,8 @@ def _leaf_json(leaf: Leaf) -> dict[str, Any]:
 
 
 def _entry_point_json(entry: EntryPointInfo) -> dict[str, Any]:
-    dropped = {"dropped": list(entry.dropped)} if entry.dropped else {}
-    return dropped | {
+    left_out = {"dropped": list(entry.dropped), "pruned": list(entry.pruned)}
+    return {name: names for name, names in left_out.items() if names} | {
         "inputs": [_leaf_json(x) for x in entry.inputs],
         "outputs": [_leaf_json(x) for x in entry.outputs],
         "feedback": dict(entry.feedback),
@@ -433,6 +435,7 @@ def _read_entry_point(source: _Field) -> EntryPointInfo:
         feedback=source.get("feedback").table(_Field.text),
         init=source.get("init").table(_read_init),
         dropped=source.get_or("dropped", []).each(_Field.leaf_name),
+        pruned=source.get_or("pruned", []).each(_Field.leaf_name),
     )
 
 

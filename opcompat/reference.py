@@ -57,7 +57,8 @@ class Reference:
             leaves = (*self.trace.params, *self.trace.inputs)
             given = [_typed(x, leaf) for x, leaf in zip((*params, *words), leaves, strict=True)]
             return list(jexc.jaxpr_as_fun(self.trace.closed)(*given))
-        inputs = [_typed(x, leaf) for x, leaf in zip(words, self.trace.inputs, strict=True)]
+        known = dict(zip((leaf.name for leaf in self.trace.inputs), words, strict=True))
+        inputs = [_typed(known.get(x.name, _zeros(x)), x) for x in self.trace.arguments or self.trace.inputs]
         args = jax.tree_util.tree_unflatten(self.trace.in_tree, [*params, *inputs])
         outs = [jax.numpy.asarray(x) for x in jax.tree_util.tree_leaves(call_with(self._entry.function, *args))]
         return [jax.random.key_data(x) if jaxcompat.is_key(x.dtype) else x for x in outs]
@@ -121,6 +122,11 @@ class Reference:
 
 def _typed(words: Any, leaf: Leaf) -> Any:
     return jax.random.wrap_key_data(words, impl=leaf.key) if leaf.typed_key else words
+
+
+def _zeros(leaf: Leaf) -> np.ndarray:
+    """For an argument that was pruned: no output depends on it."""
+    return np.zeros(leaf.shape, jax.numpy.dtype(leaf.dtype))
 
 
 def _largest(a: np.ndarray, b: np.ndarray) -> float:

@@ -63,7 +63,8 @@ class Trace:
     every equation marked with its id. `params` name the first inputs, `inputs` the rest. `weights` has the
     params' values, where they are known. `in_tree` is the structure of the arguments of `call_with`, and None if
     `closed` is no longer the function's own because its draws were replaced. `nested` is the jaxpr as JAX traced
-    it, with its calls.
+    it, with its calls. `arguments` are the inputs before some were pruned, which the function still takes; empty if
+    none was.
     """
 
     entry_point: str
@@ -75,6 +76,7 @@ class Trace:
     originals: Mapping[str, Original]
     in_tree: Any
     nested: Any = None
+    arguments: tuple[Leaf, ...] = ()
 
     @property
     def computes_in_half(self) -> bool:

@@ -22,6 +22,7 @@ STEPS = 100
 @options.sampling
 @options.batch
 @options.narrowing
+@click.option("--prune-inputs", is_flag=True, help="Leave out inputs that reach no output; by default they stay.")
 @options.positive("--opset", "ONNX opset version, by default chosen for the installed runtime.")
 @click.option("--force", is_flag=True, help="Replace DIR if it holds a bundle that opcompat wrote.")
 @options.positive("--steps", f"Steps that each artifact is compared with JAX, by default {STEPS}.")
@@ -36,6 +37,7 @@ def convert(
     sampling: str | None,
     batch: tuple[int, ...],
     allow_narrowing: bool,
+    prune_inputs: bool,
     opset: int | None,
     force: bool,
     steps: int | None,
@@ -68,6 +70,7 @@ def convert(
             batch=batch or settings.batch or (),
             opset=opset or settings.opset,
             allow_narrowing=allow_narrowing,
+            prune_inputs=prune_inputs,
             force=force,
             steps=steps or settings.steps or STEPS,
             seeds=seeds or settings.seeds or 1,

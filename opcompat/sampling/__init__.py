@@ -4,7 +4,6 @@ Each mode turns the traced entry points into others of the same kind. Keys are g
 noise mode each draw has an input of its own. Rules, lowering, reference and verification see just another function.
 
     samplers.py   the functions of jax.random, and how a call of one is recognised
-    flow.py       which values depend on which
     draws.py      replaces the draws of one jaxpr
     interface.py  inputs, outputs, feedback and init without keys and with noise
     proof.py      checks a noise form against the policy that it was made from

@@ -25,11 +25,11 @@ from jax.extend import core as jexc
 from opcompat import jaxcompat
 from opcompat.editor import Editor
 from opcompat.errors import UnsupportedError
+from opcompat.flow import Flag, Scope
 from opcompat.inline import bodies, inline, map_bodies
 from opcompat.jaxcompat import Place
 from opcompat.keys import STRUCTURAL
 from opcompat.rule import freeze
-from opcompat.sampling.flow import Scope
 from opcompat.sampling.samplers import Draw, caller, recognise
 
 Mode = Literal["noise", "greedy", "tap"]
@@ -77,7 +77,7 @@ def replace_draws(closed: Any, live: Sequence[bool], mode: Mode, where: str) -> 
 @dataclass
 class _Walk:
     closed: Any
-    live: Sequence[bool]
+    live: Sequence[Flag]
     mode: Mode
     where: str
     slots: list[Slot] = field(default_factory=list)

@@ -15,18 +15,18 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import numpy as jnp
 
 from opcompat import jaxcompat
 from opcompat.contract import Contract, contracts
 from opcompat.errors import UnsupportedError
+from opcompat.flow import Flag, Rules, depends, run
 from opcompat.inline import inline
 from opcompat.jaxcompat import Place
 from opcompat.keys import STRUCTURAL
 from opcompat.manifest import Noise, Sampling
 from opcompat.model import EntryPoint, Model
+from opcompat.prune import used, without
 from opcompat.sampling.draws import KEY_PRIMITIVES, Mode, Slot, recognised_as, replace_draws
-from opcompat.sampling.flow import depends, run
 from opcompat.sampling.samplers import recognise
 from opcompat.trace import Leaf, Trace, hoist, path_name
 from opcompat.walk import originals
@@ -40,6 +40,7 @@ class Sampled:
       model: the model, with what its feedback and init still join.
       traces: the entry points to convert and verify.
       dropped: by entry point, the names of the inputs and outputs that are gone.
+      pruned: by entry point, the names of inputs that are left out because they reach no output.
       slots: by entry point, the draws that became inputs, with the inputs' names ("" where nothing uses it).
       original: the model and the traces that it was made from.
     """
@@ -50,6 +51,7 @@ class Sampled:
     original: tuple[Model, Mapping[str, Trace]]
     dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     slots: Mapping[str, tuple[tuple[Slot, str], ...]] = field(default_factory=dict)
+    pruned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def apply(model: Model, traces: Mapping[str, Trace], mode: Sampling) -> Sampled:
@@ -113,7 +115,7 @@ def _draft(one: Trace, mode: Mode) -> _Draft:
     closed, slots = replace_draws(before, live(one, params), mode, one.entry_point)
     inputs = {leaf.name for i, leaf in enumerate(one.inputs) if leaf.key or _is_wrapped(before, len(params) + i)}
     flags = [False] * len(params) + [leaf.name in inputs for leaf in one.inputs]
-    words = run(before, flags, _key_words)
+    words = run(before, flags, Rules(_key_words))
     outputs = {leaf.name for leaf, is_key in zip(one.outputs, words, strict=True) if is_key and _may_be_key(leaf)}
     return _Draft(one, mode, closed, params, weights, slots, inputs, outputs)
 
@@ -122,7 +124,7 @@ def _may_be_key(leaf: Leaf) -> bool:
     return bool(leaf.key) or (leaf.dtype == "uint32" and leaf.shape[-1:] in ((2,), (4,)))
 
 
-def _key_words(eqn: Any, flags: Sequence[bool]) -> list[bool]:
+def _key_words(eqn: Any, flags: Sequence[Flag]) -> list[Flag]:
     """Keys, and their words, stay what they are when they are moved about."""
     moved = eqn.primitive.name in STRUCTURAL and any(flags)
     return [moved or eqn.primitive.name == "random_unwrap" or jaxcompat.is_key(v.aval.dtype) for v in eqn.outvars]
@@ -136,12 +138,12 @@ def _is_wrapped(closed: Any, index: int) -> bool:
         return False
     found: list[Any] = []
 
-    def follow(eqn: Any, flags: Sequence[bool]) -> list[bool]:
+    def follow(eqn: Any, flags: Sequence[Flag]) -> list[Flag]:
         if eqn.primitive.name == "random_wrap" and flags[0]:
             found.append(eqn)
         return [eqn.primitive.name in STRUCTURAL and any(flags)] * len(eqn.outvars)
 
-    run(closed, [i == index for i in range(len(invars))], follow)
+    run(closed, [i == index for i in range(len(invars))], Rules(follow))
     return bool(found)
 
 
@@ -180,9 +182,9 @@ def _finish(draft: _Draft) -> tuple[Trace, tuple[str, ...]]:
     first = len(draft.params)
     gone = {first + i for i, leaf in enumerate(one.inputs) if leaf.name in draft.inputs}
     _check_unused(draft, closed, gone)
-    used = _used(closed)
-    names = _names(draft, used)
-    closed = _without(closed, gone | {len(p.invars) - len(names) + i for i, name in enumerate(names) if not name})
+    mentioned = used(closed)
+    names = _names(draft, mentioned)
+    closed = without(closed, gone | {len(p.invars) - len(names) + i for i, name in enumerate(names) if not name})
     closed = inline(closed, mark=True)
     noise = [_noise_leaf(slot, name) for slot, name in zip(draft.slots, names, strict=True) if name]
     finished = Trace(
@@ -198,25 +200,17 @@ def _finish(draft: _Draft) -> tuple[Trace, tuple[str, ...]]:
     return finished, names
 
 
-def _used(closed: Any) -> set[int]:
-    """The positions of the inputs that something uses."""
-    p = jaxcompat.parts(closed)
-    atoms = {v for e in p.eqns for v in e.invars if not jaxcompat.is_literal(v)}
-    atoms.update(v for v in p.outvars if not jaxcompat.is_literal(v))
-    return {i for i, v in enumerate(p.invars) if v in atoms}
-
-
 def _check_unused(draft: _Draft, closed: Any, gone: set[int]) -> None:
     """Raises UnsupportedError if a result still depends on an input that is a key."""
     flags = [i in gone for i in range(len(jaxcompat.parts(closed).invars))]
     culprits: list[Any] = []
 
-    def note(eqn: Any, into: Sequence[bool]) -> list[bool]:
+    def note(eqn: Any, into: Sequence[Flag]) -> list[Flag]:
         if any(into) and eqn.primitive.name not in KEY_PRIMITIVES - {"random_unwrap"}:
             culprits.append(eqn)
         return depends(eqn, into)
 
-    outs = run(closed, flags, note)
+    outs = run(closed, flags, Rules(note))
     if not any(outs):
         return
     place = jaxcompat.place_of(culprits[0].source_info) if culprits else jaxcompat.NOWHERE
@@ -226,23 +220,6 @@ def _check_unused(draft: _Draft, closed: Any, gone: set[int]) -> None:
         f"for something else than a draw; sampling {recognised_as(draft.mode)} has no keys; next: draw by the "
         "functions of jax.random there, pass what is needed as an argument of its own, or convert with --sampling exact"
     )
-
-
-def _without(closed: Any, gone: set[int]) -> Any:
-    """The jaxpr without some inputs, on which no result depends. Dead values in loops may still hold them: zeros do."""
-    p = jaxcompat.parts(closed)
-    used = _used(closed)
-    consts = dict(zip(p.constvars, p.consts, strict=True))
-    consts.update((p.invars[i], _zeros(p.invars[i].aval)) for i in sorted(gone & used))
-    invars = tuple(v for i, v in enumerate(p.invars) if i not in gone)
-    return jaxcompat.build(closed, p._replace(constvars=tuple(consts), consts=tuple(consts.values()), invars=invars))
-
-
-def _zeros(aval: Any) -> Any:
-    if not jaxcompat.is_key(aval.dtype):
-        return np.zeros(aval.shape, aval.dtype)
-    words = jnp.zeros((*aval.shape, *jaxcompat.key_words(aval.dtype)), np.uint32)
-    return jax.random.wrap_key_data(words, impl=jaxcompat.key_implementation(aval.dtype))
 
 
 def _names(draft: _Draft, used: set[int]) -> tuple[str, ...]:
