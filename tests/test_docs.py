@@ -14,7 +14,7 @@ from opcompat.cli import cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 JAX = "0.10.2"
 ELSEWHERE = {"manifest.json", "reference/", "policy.py", "opcompat.toml"}
 """Files of a bundle, and of the reader's own project."""
