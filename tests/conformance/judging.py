@@ -1,0 +1,174 @@
+"""One case on one backend: the analyzer's verdict, then what the runtime does, compared with JAX."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from opcompat import packs
+from opcompat.analyze import Analysis, analyze
+from opcompat.errors import OpcompatError
+from opcompat.lowering.graph import Graph, Node, Tensor
+from opcompat.lowering.lower import PLACEHOLDER
+from opcompat.model import EntryPoint, Model
+from opcompat.reference import COMPILER_OPTIONS
+from opcompat.trace import Trace, trace
+from tests.conformance.cases import all_cases, arguments, boundaries, dtype_of
+from tests.matrix.harness import OPEN, flat, in_file, judge, refusal
+
+Status = Literal["passed", "folded", "refused", "wrong", "pessimistic", "unclear", "not in JAX"]
+"""passed: computed from its inputs at run time, and right. folded: right, but no input reaches the outputs. refused:
+by the analyzer, with a reason. wrong: accepted, and then it fails or differs. pessimistic: refused, though it runs
+and is right. unclear: refused without a primitive or a reason. not in JAX: JAX itself fails."""
+
+RTOL, ATOL = 1e-4, 1e-5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    case: str
+    group: str
+    dtype: str
+    backend: str
+    status: Status
+    detail: str = ""
+    ops: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def examine(name: str, backends: Sequence[str]) -> list[Outcome]:
+    """The case on each backend. Raises nothing that a case may bring about, but it may crash the process."""
+    harness = all_cases()[name]
+
+    def outcome(backend: str, status: Status, detail: str = "", ops: tuple[str, ...] = ()) -> Outcome:
+        return Outcome(name, harness.group_name, dtype_of(harness), backend, status, detail[:400], ops)
+
+    try:
+        own = arguments(harness)
+        inputs = [own, *([special] if (special := boundaries(harness, own)) is not None else [])]
+        program = jax.jit(harness.dyn_fun, compiler_options=COMPILER_OPTIONS)
+        wanted = [[np.asarray(x) for x in flat(program(*args))] for args in inputs]
+    except Exception as error:  # noqa: BLE001 - whatever JAX says
+        return [outcome(b, "not in JAX", f"{type(error).__name__}: {error}") for b in backends]
+    found = []
+    for backend in backends:
+        try:
+            traced = trace(Model("case", {}, {"e0": _entry_point(harness, own)}), "e0")
+            analysis = analyze(traced, judge(backend), packs.rules())
+        except OpcompatError as error:
+            found.append(outcome(backend, "refused", str(error)))
+            continue
+        except Exception as error:  # noqa: BLE001 - a defect of the engine, which must not hide the other backend's
+            found.append(outcome(backend, "wrong", f"{type(error).__name__}: {error}"))
+            continue
+        ops = tuple(sorted({node.op for node in analysis.lowered.graph.walk()}))
+        status, detail = _status(backend, analysis, inputs, wanted)
+        found.append(outcome(backend, status, detail, ops))
+    return found
+
+
+def _entry_point(harness: Any, own: Sequence[np.ndarray]) -> EntryPoint:
+    def run(_: Any, *args: Any) -> dict[str, Any]:
+        return {f"y{i:03}": x for i, x in enumerate(flat(harness.dyn_fun(*args)))}
+
+    return EntryPoint(run, tuple(own), names=tuple(f"x{i}" for i in range(len(own))))
+
+
+def _status(
+    backend: str, analysis: Analysis, inputs: Sequence[Sequence[np.ndarray]], wanted: Sequence[Sequence[np.ndarray]]
+) -> tuple[Status, str]:
+    if not analysis.ok:
+        return _refused(backend, analysis, inputs, wanted)
+    problem = _run(backend, analysis, inputs, wanted)
+    if problem:
+        return "wrong", problem
+    reached = not analysis.trace.inputs or _reaches(analysis.lowered.graph)
+    return ("passed", "") if reached else ("folded", "")
+
+
+def _refused(
+    backend: str, analysis: Analysis, inputs: Sequence[Sequence[np.ndarray]], wanted: Sequence[Sequence[np.ndarray]]
+) -> tuple[Status, str]:
+    """A refusal has to name primitive and reason, and what it refuses must not run if it is tried all the same."""
+    bad = [k for k, j in analysis.judgements.items() if j.verdict in ("unsupported", "unknown")]
+    reason = refusal(analysis)
+    names = sorted({o.primitive for k in bad if (o := analysis.trace.originals.get(k))})
+    text = f"{', '.join(names)}: {reason}"
+    if not reason or not names:
+        return "unclear", text
+    if any(node.op == PLACEHOLDER for node in analysis.lowered.graph.walk()):
+        return "refused", text
+    return ("refused", text) if _run(backend, analysis, inputs, wanted) else ("pessimistic", text)
+
+
+def _run(
+    backend: str, analysis: Analysis, inputs: Sequence[Sequence[np.ndarray]], wanted: Sequence[Sequence[np.ndarray]]
+) -> str:
+    """What is wrong with the artifact, or ""."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run = OPEN[backend]([analysis], Path(folder))
+            for args, want in zip(inputs, wanted, strict=True):
+                given = zip(analysis.trace.inputs, args, strict=True)
+                results = run("e0", {leaf.name: in_file(x) for leaf, x in given})
+                problem = _differs(results, want, analysis.trace)
+                if problem:
+                    return f"{'own' if args is inputs[0] else 'boundary'} values: {problem}"
+        except Exception as error:  # noqa: BLE001 - runtimes fail in many ways: each is a finding
+            return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return ""
+
+
+def _differs(results: Any, wanted: Sequence[np.ndarray], traced: Trace) -> str:
+    for leaf, want in zip(traced.outputs, wanted, strict=True):
+        got, stored = np.asarray(results[leaf.name]), np.dtype(leaf.file_dtype)
+        got = got.view(stored) if got.dtype.itemsize == stored.itemsize else got
+        if got.shape != want.shape or got.dtype != stored:
+            return f"{leaf.name}: {got.dtype}{list(got.shape)} in place of {stored}{list(want.shape)}"
+        bad = ~close(got, want)
+        if bad.any():
+            place = tuple(np.argwhere(bad)[0])
+            return f"{leaf.name}: {bad.sum()} of {bad.size}, {got[place]!r} for {want[place]!r} at {place}"
+    return ""
+
+
+def close(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Elementwise: integers and bools equal; floats within RTOL and ATOL.
+
+    In half precision, within two units in the last place of the largest result: sums round at every term.
+    """
+    if want.dtype.kind in "biu":
+        return np.asarray(got == want)
+    right = want.astype(np.complex128 if want.dtype.kind == "c" else np.float64)
+    rtol, atol = RTOL, ATOL
+    if want.dtype.itemsize == 2:
+        rtol = 2 * float(jax.numpy.finfo(want.dtype).eps)
+        atol = rtol * float(np.max(np.abs(right[np.isfinite(right)]), initial=0.0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.isclose(got.astype(right.dtype), right, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _reaches(graph: Graph) -> bool:
+    """Whether an input of the graph reaches an output."""
+    alive = set(graph.inputs)
+    for node in graph.nodes:
+        if any(t in alive for t in _used(node)):
+            alive.update(node.outputs)
+    return any(t in alive for t in graph.outputs)
+
+
+def _used(node: Node) -> Iterator[Tensor | None]:
+    """What a node reads, its bodies included."""
+    yield from node.inputs
+    for body in node.bodies.values():
+        yield from body.outputs
+        for inner in body.nodes:
+            yield from _used(inner)
