@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from jax import lax
 
 from opcompat import jaxcompat
 
 Stage = Literal["types", "pattern", "legalize", "decompose"]
 """When a rule acts. `types` are passes of the engine that change dtypes. Patterns see several equations and go first,
 largest first; `decompose` is the last resort."""
+
+
+_BROADCASTING = frozenset(
+    ["add", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "nextafter", "and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge", "lt_to", "le_to", "shift_left", "shift_right_logical", "shift_right_arithmetic"]
+)
+"""Primitives whose operands may have dimensions of size one where the result has more."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +116,33 @@ class Site:
         key: Hashable = None,
         covers: Sequence[Site] = (),
     ) -> Replacement:
-        """A replacement of this equation and of the sites in `covers` (its producers)."""
+        """A replacement of this equation and of the sites in `covers` (its producers).
+
+        If it takes this equation's own operands, `function` gets them in one shape: equations may broadcast
+        dimensions of size one, and rules need not know.
+        """
         literals = tuple(v.val if jaxcompat.is_literal(v) else None for v in self.eqn.invars)
         own = (self.name, freeze(self.eqn.params), freeze(literals))
         return Replacement(
-            function,
+            self._same_shapes(function) if operands is None else function,
             self.operands if operands is None else tuple(operands),
             own if key is None and not covers else (own, key) if key is not None else object(),
             (self.eqn, *(site.eqn for site in covers)),
         )
+
+
+    def _same_shapes(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` of operands that all have the result's shape, where this equation broadcasts them."""
+        shape = self.result.shape
+        shapes = [v.aval.shape for v in self.eqn.invars]
+        if self.name not in _BROADCASTING or all(s == shape for s in shapes):
+            return function
+
+        def broadcast(*operands: Any) -> Any:
+            axes = [tuple(range(len(shape) - x.ndim, len(shape))) for x in operands]
+            return function(*(lax.broadcast_in_dim(x, shape, a) for x, a in zip(operands, axes, strict=True)))
+
+        return broadcast
 
 
 Apply = Callable[[Site], "Replacement | Declined | None"]
