@@ -140,14 +140,14 @@ def _abstract(leaf: Any) -> Any:
     return jaxcompat.struct(jaxcompat.aval_of(leaf))
 
 
-def _leaves(tree: Any, prefix: str) -> tuple[Leaf, ...]:
+def _leaves(tree: Any, prefix: str, advice: str = "") -> tuple[Leaf, ...]:
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         name = ".".join(part for part in (prefix, path_name(path)) if part)
         try:
             aval = jaxcompat.aval_of(leaf)
         except TypeError as error:
-            raise TraceError(f"{name}: {error}; next: give arrays, numbers or jax.ShapeDtypeStruct") from error
+            raise TraceError(f"{name}: {error}; next: give arrays, numbers or jax.ShapeDtypeStruct{advice}") from error
         found.append(_leaf(name, aval))
     return tuple(found)
 
@@ -162,7 +162,9 @@ def _leaf(name: str, aval: Any) -> Leaf:
 
 def _input_leaves(name: str, model: Model, entry: EntryPoint) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
     params = _leaves(arrays_of(model.params), "params")
-    inputs = [leaf for arg, tree in zip(entry.argument_names(), entry.args, strict=True) for leaf in _leaves(tree, arg)]
+    arguments = zip(entry.argument_names(), entry.args, strict=True)
+    advice = ", or name what is fixed in static={...}"
+    inputs = [leaf for arg, tree in arguments for leaf in _leaves(tree, arg, advice)]
     _check_names(name, "params", params)
     return params, tuple(inputs)
 
@@ -251,10 +253,13 @@ def _explain(name: str, entry: EntryPoint, error: Exception) -> str:
         arg: jax.tree_util.tree_map(lambda x: describe(jaxcompat.aval_of(x)), tree)
         for arg, tree in zip(entry.argument_names(), entry.args, strict=True)
     }
+    if isinstance(error, jax.errors.ConcretizationTypeError):
+        advice = "fix what the function branches on, with static={...}, or write the branch with jax.lax.cond"
+    else:
+        advice = "check args= of the entry point against what the function expects"
     return (
         f"{name}: the function fails on its example arguments: {type(error).__name__}: {summary}\n"
-        f"  at {place}\n  called with {shapes}\n"
-        "  next: check args= of the entry point against what the function expects"
+        f"  at {place}\n  called with {shapes}\n  next: {advice}"
     )
 
 

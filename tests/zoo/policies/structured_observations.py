@@ -1,4 +1,5 @@
-"""One observation of all kinds of containers: a dataclass that holds a namedtuple, a nested dict and a tuple.
+"""One observation of all kinds of containers: a dataclass that holds a namedtuple, a nested dict and a tuple; the key
+comes by keyword.
 
 Their fields and keys become the names of the inputs: `observation.body.position`, `observation.sensors.arm.torque`.
 """
@@ -38,7 +39,7 @@ class Decision:
     target: Pose
 
 
-def act(params: Any, key: jax.Array, observation: Observation) -> Decision:
+def act(params: Any, observation: Observation, *, key: jax.Array) -> Decision:
     """An action, int32[], and where the body should be, float32[3] each."""
     progress = jnp.minimum(observation.step.astype(jnp.float32) / 100, 1)
     leaves = jax.tree_util.tree_leaves((observation.body, observation.sensors, observation.goals, progress))
@@ -62,7 +63,7 @@ def build() -> Model:
         "pose": jax.random.normal(second, (HIDDEN, 6)) / HIDDEN**0.5,
         "out": jax.random.normal(third, (HIDDEN, ACTIONS)) / HIDDEN**0.5,
     }
-    entry = EntryPoint(act, (jax.random.key(0), observation), outputs=("decision",))
+    entry = EntryPoint(act, (observation,), outputs=("decision",), kwargs={"key": jax.random.key(0)})
     return Model("structured_observations", params, {"act": entry})
 
 
