@@ -22,6 +22,7 @@ from opcompat.contract import Contract, contracts
 from opcompat.driver import legalize
 from opcompat.errors import BundleError, ConfigError
 from opcompat.inline import inline
+from opcompat.lint import advise
 from opcompat.manifest import SAMPLING
 from opcompat.model import Model
 from opcompat.report import Check, Report
@@ -64,6 +65,8 @@ def scan(
 ) -> Report:
     """Judges every equation of every entry point for each target. Writes nothing; needs no weights' values.
 
+    The report's `advice` is what the lints say: it does not make the report worse.
+
     `batch` adds entry points NAME@N of other batch sizes (see `opcompat.batch`); `allow_narrowing`: see `convert`.
 
     Raises ConfigError for an unknown target or a contract that does not fit, TraceError if a function fails.
@@ -74,13 +77,14 @@ def scan(
     model = with_batches(model, batch)
     progress("tracing")
     traces = conversion.trace_all(model)
-    contracts(model, traces)
+    connected = contracts(model, traces)
+    advice = advise(model, traces, connected, packs.lints())
     reports = []
     for judge in judges:
         progress(f"analyzing for {judge.name}")
         analyses = analyze_all(list(traces.values()), judge, packs.rules(), narrowing=allow_narrowing)
         reports.append(target_report(analyses, packs.rules()))
-    report = replace(conversion.base_report("scan", model, traces, source), targets=tuple(reports))
+    report = replace(conversion.base_report("scan", model, traces, source), targets=tuple(reports), advice=advice)
     if not report.ok:
         return replace(report, next_step=conversion.last_step(conversion.refusal(report)))
     formats = ",".join(f for f, t in catalog.FORMATS.items() if t in targets)

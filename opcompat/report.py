@@ -41,6 +41,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What a lint says of the model: it runs, but not as its author meant. `file`, `line`, `function` as in Finding."""
+
+    id: str
+    title: str
+    message: str
+    file: str
+    line: int
+    function: str
+    entry_points: tuple[str, ...]
+    next_step: str
+
+
+@dataclass(frozen=True)
 class RuleUse:
     """A rule that fired: its page's title, and on how many original equations."""
 
@@ -122,13 +136,14 @@ class ArtifactFile:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything one run found. `next_step` is the one thing to do now."""
+    """Everything one run found. `next_step` is the one thing to do now. `advice` makes a report no worse."""
 
     command: str
     model: str
     source: str
     entry_points: tuple[str, ...]
     targets: tuple[TargetReport, ...] = ()
+    advice: tuple[Advice, ...] = ()
     checks: tuple[Check, ...] = ()
     files: tuple[ArtifactFile, ...] = ()
     bundle: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from rich import box
@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from opcompat.report import Check, Finding, Report, TargetReport
+from opcompat.report import Advice, Check, Finding, Report, TargetReport
 
 from . import wording
 from .wording import printable
@@ -61,6 +61,9 @@ def _blocks(report: Report, width: int) -> Iterator[RenderableType]:
     for target in report.targets:
         yield Text()
         yield from _target(report, target, width)
+    if report.advice:
+        yield Text()
+        yield _advice(report.advice, narrow=width < _NARROW)
     if report.checks:
         yield from _checks(report, narrow=width < _NARROW)
     if report.files:
@@ -118,6 +121,21 @@ def _findings(findings: list[Finding], *, narrow: bool) -> RenderableType:
         row = [Text(wording.label(finding), _STYLES.get(finding.verdict, "")), equation]
         where = [] if narrow else [Text(wording.place(finding), "cyan")]
         table.add_row(*row, *where, Text(f"{finding.count:,}"))
+    return Padding(table, (0, 0, 0, 1))
+
+
+def _advice(advice: Sequence[Advice], *, narrow: bool) -> RenderableType:
+    table = _table()
+    table.add_column("Lint", no_wrap=True)
+    table.add_column("Advice", overflow="fold", ratio=1)
+    if not narrow:
+        table.add_column("Where", overflow="fold")
+    for one in advice:
+        text = Text(printable(f"{', '.join(one.entry_points)}: {one.message}"))
+        if narrow:
+            text.append(f"\n{wording.place(one)}", "cyan")
+        text.append(f"\n{printable(one.next_step)}", "dim")
+        table.add_row(Text(printable(one.id), "yellow"), text, *([] if narrow else [Text(wording.place(one), "cyan")]))
     return Padding(table, (0, 0, 0, 1))
 
 

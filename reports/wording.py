@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Iterable
 
-from opcompat.report import VERDICTS, Check, Finding, OutputCheck, Report, TargetReport
+from opcompat.report import VERDICTS, Advice, Check, Finding, OutputCheck, Report, TargetReport
 
 _UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _ORDER = {"unsupported": 0, "unknown": 1, "rewritten": 2, "folded": 3, "native": 4}
@@ -62,7 +62,7 @@ def equation(finding: Finding) -> str:
     return printable(f"{finding.primitive}  {finding.operands}".rstrip())
 
 
-def place(finding: Finding) -> str:
+def place(finding: Finding | Advice) -> str:
     """'file.py:12', which terminals and editors can open."""
     return printable(f"{finding.file}:{finding.line}") if finding.file else "(unknown place)"
 

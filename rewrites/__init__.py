@@ -1,7 +1,8 @@
-"""The project's rules, in the order in which they are tried: within a stage, the first match acts."""
+"""The project's rules, in the order in which they are tried (within a stage, the first match acts), and its lints."""
 
 from __future__ import annotations
 
+from opcompat.lint import Lint
 from opcompat.rule import Rule
 
 from . import (
@@ -23,6 +24,7 @@ from . import (
     integer_products,
     keys_as_words,
     leading_zeros,
+    lints,
     log1p,
     narrow_integers,
     narrowing,
@@ -43,7 +45,7 @@ from . import (
     windows,
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule | Lint, ...] = (
     keys_as_words.RULE,
     half_precision.RULE,
     narrowing.RULE,
@@ -80,4 +82,5 @@ RULES: tuple[Rule, ...] = (
     cube_root.RULE,
     arctangent.RULE,
     decompose.RULE,
+    *lints.LINTS,
 )

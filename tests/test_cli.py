@@ -147,6 +147,7 @@ def test_convert(engine: Engine, source: Path) -> None:
         "batch": (),
         "opset": None,
         "allow_narrowing": False,
+        "prune_inputs": False,
         "force": True,
         "steps": 100,
         "seeds": 3,
@@ -348,11 +349,14 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     second = SimpleNamespace(**{**vars(first), "id": "OC301", "title": "Slices", "stage": "keys"})
     monkeypatch.setattr(packs, "rules", lambda: (first, second))
+    lint = SimpleNamespace(id="OC701", title="Keys", page="Keys.\n\nFinds: keys\n", module="a.keys")
+    monkeypatch.setattr(packs, "lints", lambda: (lint,))
 
 
 def test_rules(rules: None) -> None:
     assert run("rules").stdout == (
         "OC101  legalize  bit for bit  Threefry bits\nOC301  keys      bit for bit  Slices\n"
+        "OC701  lint      advice       Keys\n"
     )
 
 
@@ -360,6 +364,9 @@ def test_explain(rules: None) -> None:
     assert run("explain", "oc101").stdout == (
         "OC101: Threefry bits\n\nStage: legalize. Exactness: bit for bit. File: a.bits.\n\n"
         "Before: random_bits\n    After: add, xor\n"
+    )
+    assert run("explain", "OC701").stdout == (
+        "OC701: Keys\n\nLint: it gives advice and changes nothing. File: a.keys.\n\nFinds: keys\n"
     )
     message = run("explain", "OC102", code=2).stderr
     assert message == "error: no rule 'OC102'; did you mean 'OC101'?; `opcompat rules` lists them\n"

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from opcompat.report import (
+    Advice,
     ArtifactFile,
     Check,
     Finding,
@@ -47,6 +48,16 @@ BITS = Finding(
     entry_points=("policy", "imagine"),
     rules=("OC101",),
 )
+KEY = Advice(
+    id="OC701",
+    title="A key that reaches no output",
+    message="the key rng reaches no output: the policy does not sample",
+    file="examples/dreamer/dreamer.py",
+    line=99,
+    function="policy",
+    entry_points=("policy", "imagine"),
+    next_step="use what is drawn from it, or take it out of the arguments",
+)
 TARGET = TargetReport(
     target="onnxruntime",
     runtime="ONNX Runtime",
@@ -62,6 +73,7 @@ SCAN = Report(
     source="examples/dreamer",
     entry_points=("init_policy", "policy"),
     targets=(TARGET,),
+    advice=(KEY,),
     parameters=10_123_456,
     parameter_bytes=40_493_824,
     versions={"jax": "0.10.2"},
@@ -109,7 +121,7 @@ def render(form: str, report: Report, **options: Any) -> str:
 
 def hostile(value: Any) -> Any:
     """The same data with every free text replaced by something nasty."""
-    if isinstance(value, Report | TargetReport | Finding | RuleUse | Check | OutputCheck | ArtifactFile):
+    if isinstance(value, Report | TargetReport | Advice | Finding | RuleUse | Check | OutputCheck | ArtifactFile):
         kept = {"verdict", "command"}
         changed = {k: hostile(v) for k, v in vars(value).items() if k not in kept}
         return replace(value, **changed)
@@ -144,6 +156,13 @@ def test_a_small_scan_exactly() -> None:
         "  Rule   What it does                                        Exactness    Count\n"
         "  ─────────────────────────────────────────────────────────────────────────────\n"
         "  OC101  Threefry bits on uint32 words                       bit for bit  1,200\n"
+        "\n"
+        "  Lint   Advice\n"
+        "  ─────────────────────────────────────────────────────────────────────────────\n"
+        "  OC701  policy, imagine: the key rng reaches no output: the policy does not\n"
+        "         sample\n"
+        "         examples/dreamer/dreamer.py:99\n"
+        "         use what is drawn from it, or take it out of the arguments\n"
         "\n"
         "Not supported after rewriting: onnxruntime (1 equation).\n"
         "Next: replace eigh at examples/dreamer/dreamer.py:12\n"
@@ -212,6 +231,12 @@ def test_lines_fit(report: Report, width: int) -> None:
     assert max(map(len, render("text", report, width=width).splitlines())) <= width
 
 
+def test_advice_does_not_make_a_report_worse() -> None:
+    clean = replace(SCAN, targets=(replace(TARGET, counts={"native": 1}, findings=()),))
+    assert clean.ok
+    assert json.loads(render("json", clean))["advice"][0]["id"] == "OC701"
+
+
 def test_colors_only_where_asked() -> None:
     assert "\x1b" not in render("text", SCAN)
     assert "\x1b[1;31munsupported" in render("text", SCAN, color=True)
@@ -260,7 +285,17 @@ def test_the_page_is_whole_and_loads_nothing(report: Report) -> None:
 
 def test_the_page_holds_everything() -> None:
     page = render("html", SCAN)
-    for text in ("eigh", "random_bits", "dreamer_nets.py:101", "in sample", "2,221 equations", "0.10.2"):
+    for text in (
+        "eigh",
+        "random_bits",
+        "dreamer_nets.py:101",
+        "in sample",
+        "OC701",
+        "dreamer.py:99",
+        "in policy",
+        "2,221 equations",
+        "0.10.2",
+    ):
         assert text in page
     page = render("html", VERIFY)
     for text in ("640,000, 2 differ", "parted from JAX", "onnx/weights.bin", "1 of 3 checks FAILED"):

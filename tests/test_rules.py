@@ -156,7 +156,7 @@ def test_nothing_is_rewritten_for_a_target_that_lacks_nothing(rule: Rule) -> Non
 
 def test_every_rule_file_is_in_rules() -> None:
     listed = {rule.module.rpartition(".")[2] for rule in RULES}
-    files = {m.name for m in pkgutil.iter_modules(opcompat.rewrites.__path__)}
+    files = {m.name for m in pkgutil.iter_modules(opcompat.rewrites.__path__) if not m.ispkg}
     assert files == listed
     for name in files:
         assert importlib.import_module(f"opcompat.rewrites.{name}").RULE in RULES

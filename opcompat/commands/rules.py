@@ -1,4 +1,4 @@
-"""`opcompat rules`: the rewrite rules, one a line."""
+"""`opcompat rules`: the rewrite rules and the lints, one a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from opcompat.commands.text import columns, echo
 @click.command(cls=Command)
 @options.common
 def rules(**_: Any) -> None:
-    """List the rewrite rules: id, stage, how exact, and what each does."""
+    """List the rewrite rules (id, stage, how exact, and what each does), and the lints, which only give advice."""
     from opcompat import packs
 
-    echo(columns([(rule.id, rule.stage, str(rule.exactness), rule.title) for rule in packs.rules()]))
+    rows = [(rule.id, rule.stage, str(rule.exactness), rule.title) for rule in packs.rules()]
+    echo(columns([*rows, *((lint.id, "lint", "advice", lint.title) for lint in packs.lints())]))

@@ -1,0 +1,93 @@
+"""Every lint on its own examples: it speaks about each, and keeps quiet about those that are right."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import pytest
+
+import opcompat.rewrites.lints
+from opcompat import packs
+from opcompat.contract import contracts
+from opcompat.conversion import trace_all
+from opcompat.lint import Example, Lint, advise
+from opcompat.model import Model
+from opcompat.report import Advice
+
+LINTS = packs.lints()
+
+
+def advice(model: Model, lints: tuple[Lint, ...] = LINTS) -> tuple[Advice, ...]:
+    traces = trace_all(model)
+    return advise(model, traces, contracts(model, traces), lints)
+
+
+def ids(model: Model) -> list[str]:
+    return [found.id for found in advice(model)]
+
+
+def of(example: Example, lint: Lint) -> tuple[Advice, ...]:
+    with jax.enable_x64(True) if example.x64 else nullcontext():
+        return advice(example.build(), (lint,))
+
+
+@pytest.mark.parametrize(
+    ("lint", "example"), [pytest.param(x, e, id=f"{x.id}-{e.name}") for x in LINTS for e in x.examples]
+)
+def test_it_speaks_about_its_examples(lint: Lint, example: Example) -> None:
+    found = of(example, lint)
+    assert found
+    file = lint.module.rpartition(".")[2]
+    for one in found:
+        assert (one.id, one.title) == (lint.id, lint.title)
+        assert one.file.endswith(f"lints/{file}.py")
+        assert one.line > 0
+        assert one.message
+        assert one.next_step
+        assert one.entry_points == ("act",)
+
+
+@pytest.mark.parametrize(
+    ("lint", "example"), [pytest.param(x, e, id=f"{x.id}-{e.name}") for x in LINTS for e in x.declines]
+)
+def test_it_keeps_quiet_about_what_is_right(lint: Lint, example: Example) -> None:
+    assert of(example, lint) == ()
+
+
+def test_every_lint_file_is_in_lints() -> None:
+    files = {m.name for m in pkgutil.iter_modules(opcompat.rewrites.lints.__path__)}
+    assert files == {lint.module.rpartition(".")[2] for lint in LINTS}
+    for name in files:
+        assert importlib.import_module(f"opcompat.rewrites.lints.{name}").LINT in LINTS
+
+
+@pytest.mark.parametrize("lint", LINTS, ids=lambda lint: lint.id)
+def test_page_says_what_a_reader_needs(lint: Lint) -> None:
+    for part in ("Finds", "Why:", "Next:"):
+        assert part in lint.page
+    assert lint.examples
+    assert lint.declines
+    assert lint.id.startswith(("OC55", "OC56", "OC7"))
+    assert lint.id not in {rule.id for rule in packs.rules()}
+
+
+def test_of_the_example_only_what_training_alone_needs(at_root: Any) -> None:
+    make = importlib.import_module("dreamer").model
+    for settings in ({}, {"action": "continuous"}, {"observation": "image"}, {"dtype": "float16"}, {"batch": 3}):
+        found = advice(make(size="small", **settings))
+        assert [(a.id, a.message, a.entry_points) for a in found] == [
+            ("OC704", "no output depends on obs.is_last and obs.is_terminal", ("policy",))
+        ]
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_of_brax_only_a_key_that_is_not_used(deterministic: bool) -> None:
+    from tests.test_brax import brax_model
+
+    assert [(a.id, a.function) for a in advice(brax_model(deterministic))] == (
+        [("OC701", "act")] if deterministic else []
+    )
