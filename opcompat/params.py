@@ -28,10 +28,11 @@ class _Setting:
 
 
 def arrays_of(params: Any) -> Any:
-    """The same pytree with only its arrays and numbers as leaves.
+    """The same pytree with only its arrays and floats as leaves.
 
-    A Python bool is a switch, which functions branch on; other numbers are arrays, as for `jax.jit`. What has a dtype
-    but is no array of JAX's (numpy's text, another framework's tensor) stays a leaf, for the caller to refuse.
+    Python's bools and ints are switches, sizes and counts, which functions branch on and make shapes of; its floats are
+    arrays, as for `jax.jit`. What has a dtype but is no array of JAX's (numpy's text, another framework's tensor) stays
+    a leaf, for the caller to refuse.
     """
     return jax.tree_util.tree_map(lambda leaf: _Setting(leaf) if _is_setting(leaf) else leaf, params)
 
@@ -42,9 +43,7 @@ def call_with(function: Callable[..., Any], params: Any, *args: Any) -> Any:
 
 
 def _is_setting(leaf: Any) -> bool:
-    if isinstance(leaf, bool) or callable(leaf):
-        return True
-    return not isinstance(leaf, int | float | complex) and not hasattr(leaf, "dtype")
+    return callable(leaf) or not (isinstance(leaf, float | complex) or hasattr(leaf, "dtype"))
 
 
 def _is_wrapped(node: Any) -> bool:
