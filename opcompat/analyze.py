@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from opcompat.driver import Rewritten, legalize
 from opcompat.jaxcompat import NOWHERE
 from opcompat.lowering.graph import Node
 from opcompat.lowering.lower import PLACEHOLDER, Lowered, contested, lower
-from opcompat.report import VERDICTS, Finding, RuleUse, TargetReport, Verdict
+from opcompat.report import VERDICTS, Finding, RuleUse, TargetReport, Verdict, relative
 from opcompat.rule import Rule
 from opcompat.targets.base import Support, Target
 from opcompat.trace import Trace
@@ -159,9 +158,3 @@ def _finding(group: Sequence[tuple[Analysis, Original, Judgement]]) -> Finding:
         evidence=judgement.evidence,
         declined=tuple(dict.fromkeys(declined)),
     )
-
-
-def relative(file: str) -> str:
-    """The path as seen from the working directory where the file lies below it."""
-    path, here = Path(file), Path.cwd()
-    return str(path.relative_to(here)) if file and path.is_relative_to(here) else file

@@ -20,17 +20,33 @@ from typing import Any
 import numpy as np
 
 from opcompat import jaxcompat
-from opcompat.analyze import relative
 from opcompat.contract import Contract
 from opcompat.inline import bodies
 from opcompat.jaxcompat import NOWHERE, Place
 from opcompat.model import EntryPoint, Model
 from opcompat.prune import reach
-from opcompat.report import Advice
+from opcompat.report import Advice, relative
 from opcompat.trace import Leaf, Trace
 
 _KEY_WORDS = frozenset({"key", "keys", "rng", "rngs", "prng", "seed"})
-_KEEPS_CONSTANTS = frozenset({"broadcast_in_dim", "convert_element_type", "copy", "copy_p", "reshape", "squeeze"})
+
+
+def _same(value: Any, *_: Any) -> Any:
+    return value
+
+
+_CONSTANT: Mapping[str, Callable[..., Any]] = {
+    "add": np.add,
+    "broadcast_in_dim": _same,
+    "convert_element_type": _same,
+    "copy": _same,
+    "copy_p": _same,
+    "mul": np.multiply,
+    "reshape": _same,
+    "squeeze": _same,
+    "stop_gradient": _same,
+    "sub": np.subtract,
+}
 
 # Types
 
@@ -149,13 +165,26 @@ class View:
 
     def constant(self, atom: Any) -> Any:
         """The one value that all elements have, as a numpy scalar of the dtype it was written in; None if unknown."""
-        while not jaxcompat.is_literal(atom):
-            eqn = self.producers.get(atom)
-            if eqn is None or eqn.primitive.name not in _KEEPS_CONSTANTS:
-                return None
-            atom = eqn.invars[0]
-        value = np.asarray(atom.val, atom.aval.dtype)
-        return value[()] if value.ndim == 0 else None
+        return _literal(atom) if jaxcompat.is_literal(atom) else self._constants.get(atom)
+
+    @cached_property
+    def _constants(self) -> Mapping[Any, Any]:
+        """The variables that hold one known value: literals moved about, and the arithmetic of them."""
+        known: dict[Any, Any] = {}
+        for eqn in self.equations:
+            name = eqn.primitive.name
+            if name not in _CONSTANT:
+                continue
+            operands = [_literal(v) if jaxcompat.is_literal(v) else known.get(v) for v in eqn.invars]
+            if all(x is not None for x in operands):
+                with np.errstate(all="ignore"):
+                    known[eqn.outvars[0]] = _CONSTANT[name](*operands)
+        return known
+
+
+def _literal(atom: Any) -> Any:
+    value = np.asarray(atom.val, atom.aval.dtype)
+    return value[()] if value.ndim == 0 else None
 
 
 def _equations(closed: Any) -> Iterator[Any]:

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 SCHEMA_VERSION = 1
 
 Verdict = Literal["native", "folded", "rewritten", "unsupported", "unknown"]
 VERDICTS: tuple[Verdict, ...] = ("native", "folded", "rewritten", "unsupported", "unknown")
+
+
+def relative(file: str) -> str:
+    """The path as seen from the working directory where the file lies below it."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if file and path.is_relative_to(here) else file
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from opcompat import packs
 from opcompat.contract import contracts
 from opcompat.conversion import trace_all
 from opcompat.lint import Example, Lint, advise
-from opcompat.model import Model
+from opcompat.model import EntryPoint, Model
 from opcompat.report import Advice
 
 LINTS = packs.lints()
@@ -91,3 +91,66 @@ def test_of_brax_only_a_key_that_is_not_used(deterministic: bool) -> None:
     assert [(a.id, a.function) for a in advice(brax_model(deterministic))] == (
         [("OC701", "act")] if deterministic else []
     )
+
+
+def linen(train: bool) -> Model:
+    """Convolutions, batch norm and dropout by flax, as its users write them."""
+    import flax.linen as nn
+    import jax.numpy as jnp
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+            for width in (8, 16):
+                x = nn.Conv(width, (3, 3))(x)
+                x = nn.BatchNorm(use_running_average=not train)(x)
+                x = nn.max_pool(nn.relu(x), (2, 2), (2, 2))
+            x = nn.GroupNorm(4)(x).reshape(x.shape[0], -1)
+            x = nn.Dropout(0.3, deterministic=not train)(nn.LayerNorm()(nn.Dense(32)(x)))
+            return nn.Dense(4)(x)
+
+    net, obs = Net(), jnp.zeros((2, 8, 8, 3))
+    variables = net.init(jax.random.key(0), obs, False)
+
+    def act(params: Any, key: jax.Array, obs: jax.Array) -> jax.Array:
+        logits, _ = net.apply(params, obs, train, rngs={"dropout": key}, mutable=["batch_stats"])
+        return jax.random.categorical(key, logits)
+
+    return Model("linen", variables, {"act": EntryPoint(act, (jax.random.key(0), obs), outputs=("action",))})
+
+
+def nnx_model(train: bool) -> Model:
+    """A recurrent nnx policy; the mode is a switch on the module."""
+    import jax.numpy as jnp
+    from flax import nnx
+
+    class Net(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs) -> None:
+            self.dense, self.norm = nnx.Linear(6, 32, rngs=rngs), nnx.BatchNorm(32, rngs=rngs)
+            self.cell, self.dropout = nnx.GRUCell(32, 32, rngs=rngs), nnx.Dropout(0.2, rngs=rngs)
+            self.head = nnx.Linear(32, 4, rngs=rngs)
+
+        def __call__(self, state: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+            state, x = self.cell(state, nnx.relu(self.norm(self.dense(x))))
+            return state, self.head(self.dropout(x))
+
+    net = Net(nnx.Rngs(0))
+    (net.train if train else net.eval)()
+    definition, params = nnx.split(net)
+
+    def act(params: Any, obs: jax.Array, state: jax.Array) -> tuple[jax.Array, jax.Array]:
+        state, logits = nnx.merge(definition, params)(state, obs)
+        return logits, state
+
+    state = jnp.zeros((1, 32))
+    entry = EntryPoint(act, (jnp.zeros((1, 6)), state), ("logits", "state"), None, {"state": "state"}, {"state": state})
+    return Model("nnx", params, {"act": entry})
+
+
+@pytest.mark.parametrize("make", [linen, nnx_model])
+def test_flax_in_train_mode(make: Any) -> None:
+    found = advice(make(train=True))
+    assert {a.id for a in found} == {"OC710", "OC711"}
+    assert [a.message for a in found if a.id == "OC711"] == [f"dropout with rate 0.{3 if make is linen else 2} is on"]
+    assert all(a.file.endswith("test_lints.py") for a in found)
+    assert ids(make(train=False)) == []

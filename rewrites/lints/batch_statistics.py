@@ -36,11 +36,11 @@ _ELEMENTWISE = frozenset(
         "abs", "add", "and", "atan2", "ceil", "clamp", "convert_element_type", "copy", "copy_p", "cos", "div", "eq",
         "erf", "erf_inv", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p",
         "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "or", "pow", "reduce_precision", "rem",
-        "round", "rsqrt", "select_n", "sign", "sin", "sqrt", "square", "sub", "tan", "tanh", "xor",
+        "round", "rsqrt", "select_n", "sign", "sin", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor",
     }
 )  # fmt: skip
 _REDUCTIONS = frozenset(
-    {"argmax", "argmin", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum"}
+    {"argmax", "argmin", "psum", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum"}
 )
 _ALONG = {"cumsum": "axis", "cumprod": "axis", "cummax": "axis", "cummin": "axis", "cumlogsumexp": "axis",
           "sort": "dimension", "concatenate": "dimension", "split": "axis"}  # fmt: skip
@@ -84,7 +84,7 @@ def _result(eqn: Any, flags: Sequence[Flag], rank: int) -> Flag:
     if axes:
         return axes | (everything & _PARAMS)
     rest = everything & (_PARAMS | _SUM | _ROOT)
-    if name == "reduce_sum" and rank and flags[0] & _PARAMS and _sums_over_batch(eqn, flags[0]):
+    if name in ("reduce_sum", "psum") and rank and flags[0] & _PARAMS and _sums_over_batch(eqn, flags[0]):
         rest |= _SUM
     if name in ("sqrt", "rsqrt", "pow") and rest & _SUM:
         rest |= _ROOT
@@ -102,7 +102,7 @@ def _moved(eqn: Any, index: int, k: int) -> int | None:
     if name in _ELEMENTWISE:
         return k if len(shape) == len(result) and shape[k] == result[k] else None
     if name in _REDUCTIONS:
-        axes = eqn.params["axes"]
+        axes = [axis for axis in eqn.params["axes"] if not isinstance(axis, str)]
         return None if k in axes else k - sum(axis < k for axis in axes)
     if name in _ALONG:
         return None if k == eqn.params[_ALONG[name]] else k

@@ -26,7 +26,7 @@ def look(view: View) -> Iterator[Remark]:
         if all(view.contract.feedback.get(output) in keys for output in reached):
             what = f"no output but {', '.join(sorted(reached))}" if reached else "no output"
             yield Remark(
-                f"the key {key} reaches {what}: the policy does not sample",
+                f"the key '{key}' reaches {what}: the policy does not sample",
                 view.first_use(key),
                 "use what is drawn from it, or take it out of the arguments (convert --prune-inputs leaves it out)",
             )
