@@ -155,10 +155,9 @@ def _completed(entry: EntryPoint, params: Any, own: EntryPoint, name: str, key: 
     except OpcompatError:
         raise
     except Exception as error:
-        reason = (str(error).strip().splitlines() or ["no message"])[0]
         raise ConfigError(
             f"distribution_entry_points: {name}: the policy fails on its example arguments: {type(error).__name__}: "
-            f"{reason}; next: call jax.eval_shape(fn, params, *args) by hand"
+            f"{_first_line(error)}; next: call jax.eval_shape(fn, params, *args) by hand"
         ) from error
     jitted = jax.jit(partial(call_with, draw))
 
@@ -213,16 +212,24 @@ class _LackingError(Exception):
 
 
 def _or_refuse(name: str, heads: Mapping[Any, Any], head: Any, call: Callable[[], Any]) -> Any:
-    """`call()`, which asks a head for a method. Raises ConfigError if the head has none."""
+    """`call()`, which asks a head for a method. Raises ConfigError if the head has none, or its own fails."""
     try:
         return call()
-    except (NotImplementedError, _LackingError) as error:
+    except Exception as error:
+        lacks = isinstance(error, NotImplementedError | _LackingError)
+        reason = (
+            f"has no {name}: {error}" if lacks else f"fails at {name}: {type(error).__name__}: {_first_line(error)}"
+        )
         has = [m for m in METHODS if all(_has(m, distribution) for distribution in heads.values())]
         whose = "which every head has" if len(heads) > 1 else "which it has"
+        advice = f"ask for methods={has}, {whose}" if has else "call it by hand, under jax.eval_shape"
         raise ConfigError(
-            f"distribution_entry_points: {type(heads[head]).__name__}{_at(head)} has no {name}: {error}; "
-            f"next: ask for methods={has}, {whose}"
+            f"distribution_entry_points: {type(heads[head]).__name__}{_at(head)} {reason}; next: {advice}"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]
 
 
 def _has(name: str, distribution: Any) -> bool:

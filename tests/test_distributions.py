@@ -43,6 +43,9 @@ class LikeDistrax(Plain):
     def entropy(self) -> Any:
         raise NotImplementedError("no closed form")
 
+    def stddev(self) -> Any:
+        raise ValueError("parts\nare not independent")
+
 
 class LikeTfp(Plain):
     def experimental_sample_and_log_prob(self, sample_shape: Any = (), seed: Any = None) -> Any:
@@ -171,6 +174,7 @@ def test_the_users_own_inputs_are_used() -> None:
 
 @pytest.mark.parametrize(("of", "method", "message"), [
     (LikeDistrax, "entropy", r"LikeDistrax has no entropy: no closed.*\['sample', 'log_prob', 'mode'\], which it has"),
+    (LikeDistrax, "stddev", "LikeDistrax fails at stddev: ValueError: parts; next: ask for methods="),
     (LikeDistrax, "variance", "LikeDistrax has no variance: there is no variance; next"),
     (LikeTfp, "forward", "LikeTfp has no forward: there is no bijector; next"),
     (heads, "mode", r"LikeTfp under 'a' has no mode: .*methods=\['sample', 'log_prob'\], which every head has"),
