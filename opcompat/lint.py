@@ -129,9 +129,12 @@ class View:
         """All equations of `live`, each before those of its bodies."""
         return tuple(_equations(self.live))
 
+    def producer(self, atom: Any) -> Any:
+        """The equation that makes a value, in the body that it is in; None for literals and what comes from outside."""
+        return None if jaxcompat.is_literal(atom) else self._producers.get(atom)
+
     @cached_property
-    def producers(self) -> Mapping[Any, Any]:
-        """By variable, in bodies too, the equation that makes it."""
+    def _producers(self) -> Mapping[Any, Any]:
         return {v: eqn for eqn in self.equations for v in eqn.outvars}
 
     @cached_property
@@ -156,7 +159,7 @@ class View:
         """The line that computes an output; the function's if none does."""
         index = next(i for i, leaf in enumerate(self.trace.outputs) if leaf.name == name)
         atom = jaxcompat.parts(self.live).outvars[index]
-        return self.place(None if jaxcompat.is_literal(atom) else self.producers.get(atom))
+        return self.place(self.producer(atom))
 
     def place(self, eqn: Any) -> Place:
         """An equation's line; the function's where it has none of the user's."""

@@ -66,7 +66,7 @@ def _rate(view: View, pure: set[Any], eqn: Any) -> float | None:
     masked = _masked(view, pure, eqn)
     if masked is None:
         factor, inner = _scaled(view, eqn)
-        masked = _masked(view, pure, view.producers.get(inner))
+        masked = _masked(view, pure, view.producer(inner))
         if masked is None:
             return None
     else:
@@ -112,12 +112,10 @@ def _probability(view: View, mask: Any) -> float | None:
 
 def _made(view: View, atom: Any) -> Any:
     """The equation that computes `atom`, behind what only moves or casts it."""
-    while not jaxcompat.is_literal(atom):
-        eqn = view.producers.get(atom)
-        if eqn is None or eqn.primitive.name not in _MOVES:
-            return eqn
-        atom = eqn.invars[0]
-    return None
+    eqn = view.producer(atom)
+    while eqn is not None and eqn.primitive.name in _MOVES:
+        eqn = view.producer(eqn.invars[0])
+    return eqn
 
 
 def _scaled(view: View, eqn: Any) -> tuple[float, Any]:
@@ -153,7 +151,7 @@ def _explore(params: jax.Array, key: jax.Array, obs: jax.Array) -> jax.Array:
     action = obs @ params
     noise = jax.random.normal(key, action.shape) / 0.9
     explore = jax.random.uniform(key, (1, 1)) < 0.1
-    return jnp.where(explore, noise, action / 0.9) + jnp.where(explore, 0.0, action)
+    return jnp.where(explore, noise, action / 0.9) + jnp.where(explore, 0.0, action) * (2.0 * jnp.ones(4))
 
 
 def _model(function: Any) -> Model:

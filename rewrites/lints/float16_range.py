@@ -72,18 +72,17 @@ def _zero(atom: Any) -> bool:
 
 def _origin(view: View, atom: Any) -> Any:
     """The variable that `atom` only moves the elements of."""
-    while not jaxcompat.is_literal(atom):
-        eqn = view.producers.get(atom)
-        if eqn is None or eqn.primitive.name not in _MOVES:
-            return atom
+    eqn = view.producer(atom)
+    while eqn is not None and eqn.primitive.name in _MOVES:
         atom = eqn.invars[0]
-    return None
+        eqn = view.producer(atom)
+    return None if jaxcompat.is_literal(atom) else atom
 
 
 def _largest(view: View, name: str) -> float:
     """The largest magnitude in a parameter, 0 where its values are not known; NaN is no matter of range."""
     value = view.trace.weights[name]
-    if isinstance(value, jaxcompat.shape_dtype) or not jnp.issubdtype(value.dtype, jnp.floating):
+    if isinstance(value, jaxcompat.shape_dtype) or not jnp.issubdtype(jaxcompat.aval_of(value).dtype, jnp.floating):
         return 0.0
     magnitudes = np.abs(np.asarray(value, np.float64))
     return float(np.max(magnitudes, initial=0.0, where=~np.isnan(magnitudes)))
