@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 from contextlib import nullcontext
+from importlib.resources import files
 from typing import Any
 
 import jax
+import jsonschema
+import numpy as np
 import pytest
 
 import opcompat.rewrites.lints
-from opcompat import packs
+from opcompat import api, packs
 from opcompat.contract import contracts
 from opcompat.conversion import trace_all
 from opcompat.lint import Example, Lint, advise
@@ -59,9 +63,9 @@ def test_it_keeps_quiet_about_what_is_right(lint: Lint, example: Example) -> Non
 
 
 def test_every_lint_file_is_in_lints() -> None:
-    files = {m.name for m in pkgutil.iter_modules(opcompat.rewrites.lints.__path__)}
-    assert files == {lint.module.rpartition(".")[2] for lint in LINTS}
-    for name in files:
+    found = {m.name for m in pkgutil.iter_modules(opcompat.rewrites.lints.__path__)}
+    assert found == {lint.module.rpartition(".")[2] for lint in LINTS}
+    for name in found:
         assert importlib.import_module(f"opcompat.rewrites.lints.{name}").LINT in LINTS
 
 
@@ -154,3 +158,32 @@ def test_flax_in_train_mode(make: Any) -> None:
     assert [a.message for a in found if a.id == "OC711"] == [f"dropout with rate 0.{3 if make is linen else 2} is on"]
     assert all(a.file.endswith("test_lints.py") for a in found)
     assert ids(make(train=False)) == []
+
+
+class _Switch:
+    """A policy that is an object, with a leaf of a dict that nothing reads, and a constant among its outputs."""
+
+    def __call__(self, params: Any, key: jax.Array, obs: Any, hidden: jax.Array) -> dict[str, jax.Array]:
+        return {"action": obs["used"] @ params, "hidden": hidden + 1, "scale": params[0]}
+
+
+def test_advice_has_places_and_is_data() -> None:
+    args = (np.zeros(2, np.uint32), {"used": np.zeros((1, 4), np.float32), "b": np.float32(0)}, np.float32(0))
+    entry = EntryPoint(_Switch(), args, names=("key", "obs", "hidden"))
+    model = Model("switch", np.ones((4, 2), np.float32), {"act": entry, "again": entry})
+    report = api.scan(model, ["litert"])
+    assert report.ok
+    assert [(a.id, a.message) for a in report.advice] == [
+        ("OC701", "the key 'key' reaches no output: the policy does not sample"),
+        ("OC702", "scale is the same whatever obs.b, obs.used and hidden are: it is a constant of the policy"),
+        ("OC703", "hidden comes out as it went in, and nothing says that it is fed back"),
+        ("OC704", "no output depends on obs.b"),
+    ]
+    assert {a.entry_points for a in report.advice} == {("act", "again")}
+    assert all(a.file.endswith("test_lints.py") and a.line and "__call__" in a.function for a in report.advice)
+    schema = json.loads(files("opcompat").joinpath("schema/report.json").read_text())
+    data = json.loads(packs.renderers()["json"](report))
+    jsonschema.Draft202012Validator(schema).validate(data)
+    assert data["advice"][0]["id"] == "OC701"
+    for form in ("text", "html"):
+        assert "OC704" in packs.renderers()[form](report)

@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 from click.testing import CliRunner
 
 from opcompat import api, runtime
@@ -78,17 +80,26 @@ def test_reach_looks_into_loops_and_branches() -> None:
     }
 
 
+def in_files(path: Path) -> list[set[str]]:
+    """The inputs of act as the files themselves have them: ONNX's, and those of TFLite's signature."""
+    onnx = onnxruntime.InferenceSession(path / "onnx" / "act.onnx")
+    tflite = Interpreter(str(path / "tflite" / "model.tflite"))
+    return [{x.name for x in onnx.get_inputs()}, set(tflite.get_signature_list()["act"]["inputs"])]
+
+
 @pytest.mark.parametrize("sampling", ["exact", "noise"])
 def test_unused_inputs_stay_by_default_and_go_on_request(sampling: str, tmp_path: Path) -> None:
     bundle, report = api.convert(model(), tmp_path / "whole", steps=5, sampling=sampling)
     assert report.ok
     assert names(bundle) == [n for n in sorted([*KEPT, *GONE]) if sampling == "exact" or n != "key"]
     assert bundle.manifest.entry_points["act"].pruned == ()
+    assert in_files(tmp_path / "whole") == [set(names(bundle))] * 2
 
     bundle, report = api.convert(model(), tmp_path / "pruned", steps=5, sampling=sampling, prune_inputs=True)
     assert report.ok
     assert {c.kind for c in report.checks} >= {"step", "closed-loop", "boundary"}
     assert names(bundle) == KEPT
+    assert in_files(tmp_path / "pruned") == [set(KEPT)] * 2
     info = bundle.manifest.entry_points["act"]
     assert info.pruned == tuple(n for n in GONE if sampling == "exact" or n != "key")
     assert info.feedback == {"state.hidden": "state.hidden"}
