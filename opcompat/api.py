@@ -254,7 +254,8 @@ def rewrite(function: Callable[..., Any], target: str = "litert") -> Callable[..
     """`function` in terms that the target can run: an ordinary JAX function with the same signature.
 
     It can be jitted, differentiated, vmapped and compared with the original before any conversion. PRNG keys
-    in arguments and results stay keys. Raises ConfigError for an unknown target.
+    in arguments and results stay keys. What only shows values (jax.debug.print) is left out. Raises ConfigError for
+    an unknown target.
     """
     judge = catalog.target(target)
 

@@ -19,20 +19,18 @@ from jax import lax
 from jax.extend import core as jexc
 
 from opcompat import jaxcompat
-from opcompat.inline import inline
+from opcompat.inline import IDENTITIES, inline
 from opcompat.retype import Retyping, as_is, bind, retype, retype_whole
 from opcompat.stablehlo import decompose
 
 RULE = "OC210"
 """Stands in the provenance of everything that this pass emits."""
 
-EXACT = frozenset(
+EXACT = IDENTITIES | frozenset(
     {
         "abs",
         "broadcast_in_dim",
         "concatenate",
-        "copy",
-        "copy_p",
         "cummax",
         "cummin",
         "dynamic_slice",
@@ -41,9 +39,7 @@ EXACT = frozenset(
         "gather",
         "max",
         "min",
-        "name",
         "neg",
-        "optimization_barrier",
         "reduce_max",
         "reduce_min",
         "reduce_precision",
@@ -57,7 +53,6 @@ EXACT = frozenset(
         "split",
         "squeeze",
         "stack",
-        "stop_gradient",
         "top_k",
         "transpose",
         "unstack",

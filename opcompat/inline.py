@@ -1,12 +1,13 @@
 """Dissolves calls (jit, custom derivatives, remat, ...) and marks every original equation with its id.
 
 What is left are primitives in one flat list, and the loops and branches whose bodies must stay bodies.
-Derivative rules and rematerialization are dead weight for inference.
+Derivative rules and rematerialization are dead weight for inference, and so is what only shows values to whoever
+runs the function (jax.debug.print): it has no results, so leaving it out changes none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from jax import lax
@@ -37,6 +38,35 @@ CALLS = frozenset(
 _DEFINED_IN_JAX = "call_hi_primitive"
 """Since jax 0.11: any primitive that is defined by an expansion, such as SearchSorted."""
 
+IDENTITIES = frozenset(
+    {
+        "copy",
+        "copy_p",
+        "device_put",
+        "layout_constraint",
+        "mesh_cast",
+        "name",
+        "optimization_barrier",
+        "pvary",
+        "reshard",
+        "sharding_constraint",
+        "stop_gradient",
+    }
+)
+"""Primitives whose results are their operands: hints to compilers, to derivatives and for where values are kept."""
+
+_SHOWING = frozenset({"debug_callback", "debug_print", "inspect_sharding"})
+
+_PYTHON = "it calls Python, which an artifact does not have"
+
+OUTSIDE = {
+    "pure_callback": _PYTHON,
+    "io_callback": _PYTHON,
+    "check": "a checkify.check is an error to throw, which only checkify.checkify makes a value",
+    "shard_map": "it is a program for each device of a mesh, and an artifact runs on one",
+}
+"""Primitives that leave the program, and why they cannot be exported."""
+
 BODIES = frozenset({"scan", "while", "cond"})
 """Primitives whose bodies are programs of their own. Other jaxprs in params are combiners of one step
 (reduce, scatter, ...): they belong to the primitive's meaning and are never rewritten."""
@@ -56,6 +86,8 @@ class _Inliner:
         for var, value in zip(p.constvars, p.consts, strict=True):
             env[var] = self.constant(var.aval, value)
         for index, eqn in enumerate(p.eqns):
+            if only_shows(eqn):
+                continue
             info = eqn.source_info if outer is None else jaxcompat.under(outer, eqn.source_info)
             invars = [v if jaxcompat.is_literal(v) else env[v] for v in eqn.invars]
             ident = f"{prefix}{index}"
@@ -68,13 +100,16 @@ class _Inliner:
             env.update(zip(eqn.outvars, outvars, strict=True))
             if self.mark:
                 info = mark_source(info, ident)
-            params = eqn.params
+            changes: dict[str, Any] = {}
             if eqn.primitive.name in BODIES:
-                params = map_bodies(
-                    params,
+                changes["params"] = params = map_bodies(
+                    eqn.params,
                     lambda body, where, ident=ident, info=info: self.body(body, f"{ident}{where}.", info),
                 )
-            self.eqns.append(eqn.replace(invars=invars, outvars=outvars, params=params, source_info=info))
+                # Those of what only shows values are gone with it.
+                found = [v for p in params.values() for v in (p if isinstance(p, tuple) else (p,))]
+                changes["effects"] = jaxcompat.effects(v for v in found if jaxcompat.is_jaxpr(v))
+            self.eqns.append(eqn.replace(invars=invars, outvars=outvars, source_info=info, **changes))
         return [v if jaxcompat.is_literal(v) else env[v] for v in p.outvars]
 
     def constant(self, aval: Any, value: Any) -> Any:
@@ -115,6 +150,31 @@ def inline(
             tuple(inliner.eqns),
         ),
     )
+
+
+def only_shows(eqn: Any) -> bool:
+    """Whether an equation only shows values to whoever runs the function, and has no results.
+
+    `checkify.debug_check` is one: JAX itself leaves it out where nobody asks for its errors.
+    """
+    name = eqn.primitive.name
+    return name in _SHOWING or (name == "check" and bool(eqn.params.get("debug")))
+
+
+def shown(closed: Any) -> Iterator[Any]:
+    """All equations that only show values, in calls and bodies too; each with the place of the calls it is in."""
+    yield from _shown(closed, None)
+
+
+def _shown(closed: Any, outer: Any) -> Iterator[Any]:
+    for eqn in jaxcompat.parts(closed).eqns:
+        info = eqn.source_info if outer is None else jaxcompat.under(outer, eqn.source_info)
+        if only_shows(eqn):
+            yield eqn.replace(source_info=info)
+        for value in eqn.params.values():
+            for body in value if isinstance(value, tuple) else (value,):
+                if jaxcompat.is_jaxpr(body):
+                    yield from _shown(body, info)
 
 
 def map_bodies(params: dict[str, Any], change: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,6 +79,7 @@ def build(template: Any, new: Parts) -> Any:
         "invars": list(new.invars),
         "outvars": list(new.outvars),
         "eqns": list(new.eqns),
+        "effects": effects(new.eqns),
     }
     if changed:
         names = tuple("" for _ in new.invars), tuple("" for _ in new.outvars)
@@ -86,6 +87,11 @@ def build(template: Any, new: Parts) -> Any:
     if _ONE_CLASS:
         return jaxpr.replace(**fields, consts=list(new.consts))
     return jexc.ClosedJaxpr(jaxpr.replace(**fields), list(new.consts))
+
+
+def effects(items: Iterable[Any]) -> set[Any]:
+    """All effects of some equations, or of some jaxprs."""
+    return {effect for item in items for effect in getattr(item, "jaxpr", item).effects}
 
 
 def new_var(aval: Any) -> Any:
@@ -251,6 +257,7 @@ __all__ = [
     "aval_of",
     "build",
     "dead_code_free",
+    "effects",
     "expanded",
     "extend_name_stack",
     "gamma_sampler",

@@ -20,23 +20,20 @@ from jax import numpy as jnp
 from opcompat import jaxcompat
 from opcompat.editor import Editor
 from opcompat.errors import UnsupportedError
-from opcompat.inline import bodies, inline, map_bodies
+from opcompat.inline import IDENTITIES, bodies, inline, map_bodies
 from opcompat.provenance import mark_rule
 
 RULE = "OC100"
 """Stands in the provenance of everything that this pass emits."""
 
-STRUCTURAL = frozenset(
+STRUCTURAL = IDENTITIES | frozenset(
     {
         "broadcast_in_dim",
         "concatenate",
-        "copy",
-        "copy_p",
         "dynamic_slice",
         "dynamic_update_slice",
         "expand_dims",
         "gather",
-        "optimization_barrier",
         "pad",
         "reshape",
         "rev",
@@ -109,6 +106,8 @@ def _erased(aval: Any) -> Any:
 
 def _expansion(eqn: Any) -> Callable[..., Any]:
     name = eqn.primitive.name
+    if name in IDENTITIES:
+        return lambda *operands: operands
     if name in _RANDOM:
         return _RANDOM[name](eqn)
     if name in STRUCTURAL:

@@ -48,12 +48,14 @@ class Reference:
     def __init__(self, model: Model, trace: Trace) -> None:
         self.trace = trace
         self._entry = model.entry_points[trace.entry_point]
-        own = self._weights if trace.in_tree is None else jax.tree_util.tree_leaves(arrays_of(model.params))
+        # Verifying must not print what the policy prints, hundreds of times: then its trace stands for the function.
+        self._traced = trace.in_tree is None or trace.shows
+        own = self._weights if self._traced else jax.tree_util.tree_leaves(arrays_of(model.params))
         self._params: list[Any] = [jax.numpy.asarray(x) for x in own]
         self._step = jax.jit(self._call, compiler_options=COMPILER_OPTIONS)
 
     def _call(self, params: list[Any], words: list[Any]) -> list[Any]:
-        if self.trace.in_tree is None:
+        if self._traced:
             leaves = (*self.trace.params, *self.trace.inputs)
             given = [_typed(x, leaf) for x, leaf in zip((*params, *words), leaves, strict=True)]
             return list(jexc.jaxpr_as_fun(self.trace.closed)(*given))

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from opcompat import jaxcompat
+from opcompat.inline import IDENTITIES
 
 Stage = Literal["types", "pattern", "legalize", "decompose"]
 """When a rule acts. `types` are passes of the engine that change dtypes. Patterns see several equations and go first,
@@ -17,7 +18,32 @@ largest first; `decompose` is the last resort."""
 
 
 _BROADCASTING = frozenset(
-    ["add", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "nextafter", "and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge", "lt_to", "le_to", "shift_left", "shift_right_logical", "shift_right_arithmetic"]
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "rem",
+        "max",
+        "min",
+        "pow",
+        "atan2",
+        "nextafter",
+        "and",
+        "or",
+        "xor",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "lt_to",
+        "le_to",
+        "shift_left",
+        "shift_right_logical",
+        "shift_right_arithmetic",
+    ]
 )
 """Primitives whose operands may have dimensions of size one where the result has more."""
 
@@ -95,16 +121,27 @@ class Site:
         return self.eqn.outvars[0].aval
 
     def producer(self, atom: Any, primitive: str) -> Site | None:
-        """The site that computes `atom`, if it is of this primitive."""
+        """The site that computes `atom`, if it is of this primitive. What passes values on does not count."""
+        atom = self._behind(atom)
         eqn = None if jaxcompat.is_literal(atom) else self.producers.get(atom)
         return Site(eqn, self.producers) if eqn is not None and eqn.primitive.name == primitive else None
 
+    def _behind(self, atom: Any) -> Any:
+        """The atom whose value `atom` is, behind what only passes it on."""
+        while not jaxcompat.is_literal(atom):
+            eqn = self.producers.get(atom)
+            if eqn is None or eqn.primitive.name not in IDENTITIES:
+                break
+            atom = next(x for x, out in zip(eqn.invars, eqn.outvars, strict=True) if out is atom)
+        return atom
+
     def splat(self, atom: Any) -> Any:
         """The one value that all elements of `atom` have, as a numpy scalar; None if that is not known."""
+        atom = self._behind(atom)
         if jaxcompat.is_literal(atom):
             return np.asarray(atom.val, atom.aval.dtype)[()] if np.ndim(atom.val) == 0 else None
         eqn = self.producers.get(atom)
-        if eqn is None or eqn.primitive.name not in ("broadcast_in_dim", "reshape", "copy"):
+        if eqn is None or eqn.primitive.name not in ("broadcast_in_dim", "reshape"):
             return None
         return self.splat(eqn.invars[0])
 
@@ -130,12 +167,13 @@ class Site:
             (self.eqn, *(site.eqn for site in covers)),
         )
 
-
     def _same_shapes(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function` of operands that all have the result's shape, where this equation broadcasts them."""
+        if self.name not in _BROADCASTING:
+            return function
         shape = self.result.shape
         shapes = [v.aval.shape for v in self.eqn.invars]
-        if self.name not in _BROADCASTING or all(s == shape for s in shapes):
+        if all(s == shape for s in shapes):
             return function
 
         def broadcast(*operands: Any) -> Any:

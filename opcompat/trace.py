@@ -15,7 +15,7 @@ import numpy as np
 
 from opcompat import jaxcompat
 from opcompat.errors import TraceError
-from opcompat.inline import inline
+from opcompat.inline import IDENTITIES, inline, shown
 from opcompat.jaxcompat import Parts
 from opcompat.keys import STRUCTURAL
 from opcompat.manifest import WIDTHS, Noise
@@ -63,7 +63,8 @@ class Trace:
     every equation marked with its id. `params` name the first inputs, `inputs` the rest. `weights` has the
     params' values, where they are known. `in_tree` is the structure of the arguments of `call_with`, and None if
     `closed` is no longer the function's own because its draws were replaced. `nested` is the jaxpr as JAX traced
-    it, with its calls. `arguments` are the inputs before some were pruned, which the function still takes; empty if
+    it, with its calls. `shows`: whether the function shows values as it runs (jax.debug.print), which `closed` does
+    not. `arguments` are the inputs before some were pruned, which the function still takes; empty if
     none was.
     """
 
@@ -76,6 +77,7 @@ class Trace:
     originals: Mapping[str, Original]
     in_tree: Any
     nested: Any = None
+    shows: bool = False
     arguments: tuple[Leaf, ...] = ()
 
     @property
@@ -121,7 +123,7 @@ def trace(model: Model, name: str) -> Trace:
     inputs = _mark_raw_keys(closed, inputs, len(params))
     values = [_words(x) for x in (*hoisted.values(), *leaves[: len(params) - len(hoisted)])]
     weights = dict(zip((p.name for p in params), values, strict=True))
-    return Trace(name, closed, params, inputs, outputs, weights, originals(closed), in_tree, nested)
+    return Trace(name, closed, params, inputs, outputs, weights, originals(closed), in_tree, nested, any(shown(nested)))
 
 
 def _words(value: Any) -> Any:
@@ -221,6 +223,10 @@ def _wrapped(closed: Any, origin: dict[Any, int]) -> dict[int, str]:
             pairs = zip(jaxcompat.parts(body).invars, operands, strict=True)
             known = {v: origin[x] for v, x in pairs if not jaxcompat.is_literal(x) and x in origin}
             found.update(_wrapped(body, known))
+        if eqn.primitive.name in IDENTITIES:
+            pairs = zip(eqn.outvars, eqn.invars, strict=True)
+            origin.update({v: origin[x] for v, x in pairs if not jaxcompat.is_literal(x) and x in origin})
+            continue
         first = eqn.invars[0] if eqn.invars and not jaxcompat.is_literal(eqn.invars[0]) else None
         if first not in origin:
             continue

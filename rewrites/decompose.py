@@ -20,12 +20,15 @@ import jax
 import numpy as np
 from jax import lax
 
+from opcompat.inline import OUTSIDE
 from opcompat.jaxcompat import shape_dtype
 from opcompat.rule import Declined, Exactness, Example, Replacement, Rule, Site
 from opcompat.stablehlo import Undecomposable, decompose
 
 
-def apply(site: Site) -> Replacement | Declined:
+def apply(site: Site) -> Replacement | Declined | None:
+    if site.name in OUTSIDE:
+        return None
     primitive, params = site.eqn.primitive, site.eqn.params
 
     def bind(*xs: Any) -> Any:
@@ -36,7 +39,8 @@ def apply(site: Site) -> Replacement | Declined:
         function = decompose(bind, *avals)
     except Undecomposable as error:
         return Declined(str(error))
-    return site.replace(lambda *xs: tuple(function(*xs)))
+    # With its own operands named, the function gets them as they are: JAX itself broadcasts those of other shapes.
+    return site.replace(lambda *xs: tuple(function(*xs)), site.operands)
 
 
 _X = np.linspace(-0.999, 0.999, 501, dtype=np.float32)
@@ -52,6 +56,7 @@ RULE = Rule(
     examples=(
         Example("erf_inv", lax.erf_inv, (_X,)),
         Example("lgamma", lax.lgamma, (np.abs(_X) * np.float32(5) + np.float32(0.1),)),
+        Example("nextafter a number", lambda x: jax.numpy.nextafter(x, 0.0), (_X,)),
     ),
     declines=(
         Example("sin", lax.sin, (_X,)),

@@ -16,11 +16,14 @@ Pass = Callable[[Graph], Graph]
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Removes nodes whose results nothing uses, in bodies too. Inputs and outputs stay."""
+    """Removes nodes whose results nothing uses, in bodies too. Inputs and outputs stay.
+
+    Placeholders stay, too: without results that are used they may still have effects, which are to be refused.
+    """
     live = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if not live.isdisjoint(node.outputs) or node.op == PLACEHOLDER:
+        if not live.isdisjoint(node.outputs) or _refused(node):
             kept.append(node)
             live.update(x for x in node.inputs if x is not None)
             for body in node.bodies.values():
@@ -28,6 +31,11 @@ def drop_dead(graph: Graph) -> Graph:
                 live.update(_uses(body))
     graph.nodes = kept[::-1]
     return graph
+
+
+def _refused(node: Node) -> bool:
+    """Whether a node is a placeholder, or one is in its bodies."""
+    return node.op == PLACEHOLDER or any(x.op == PLACEHOLDER for body in node.bodies.values() for x in body.walk())
 
 
 def _uses(graph: Graph) -> set[Tensor]:

@@ -26,7 +26,7 @@ from opcompat import jaxcompat
 from opcompat.editor import Editor
 from opcompat.errors import UnsupportedError
 from opcompat.flow import Flag, Scope
-from opcompat.inline import bodies, inline, map_bodies
+from opcompat.inline import IDENTITIES, bodies, inline, map_bodies
 from opcompat.jaxcompat import Place
 from opcompat.keys import STRUCTURAL
 from opcompat.rule import freeze
@@ -289,6 +289,9 @@ class _Numbers:
         if eqn.primitive.name not in KEY_PRIMITIVES:
             return
         operands = tuple(self.number(v) for v in eqn.invars)
+        if eqn.primitive.name in IDENTITIES:
+            self._of.update(zip(eqn.outvars, operands, strict=True))
+            return
         for index, var in enumerate(eqn.outvars):
             made = (eqn.primitive.name, freeze(eqn.params), operands, index)
             self._of[var] = self._made.setdefault(made, len(self._made))

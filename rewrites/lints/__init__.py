@@ -10,6 +10,7 @@ from . import (
     constant_output,
     dropout,
     float16_range,
+    shown_values,
     undeclared_state,
     unused_input,
     unused_key,
@@ -24,6 +25,7 @@ LINTS: tuple[Lint, ...] = (
     undeclared_state.LINT,
     unused_input.LINT,
     closed_over.LINT,
+    shown_values.LINT,
     wide_values.LINT,
     float16_range.LINT,
 )

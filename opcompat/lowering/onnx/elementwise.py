@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from opcompat.inline import IDENTITIES
 from opcompat.lowering.builder import Lowering, Unsupported
 from opcompat.lowering.graph import Tensor
 from opcompat.lowering.onnx.builder import OnnxBuilder, uniform
@@ -348,6 +349,7 @@ def reduce_precision(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
 _FORMATS = {"float64": (11, 52), "float32": (8, 23), "bfloat16": (8, 7), "float16": (5, 10)}
 
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(IDENTITIES, identity),
     "abs": unary("Abs"),
     "acos": unary("Acos"),
     "acosh": unary("Acosh"),
@@ -362,10 +364,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "ceil": unary("Ceil"),
     "clamp": clamp,
     "convert_element_type": convert_element_type,
-    "copy": identity,
-    "copy_p": identity,
     "cos": unary("Cos"),
-    "device_put": identity,
     "div": div,
     "eq": eq,
     "erf": unary("Erf"),
@@ -385,11 +384,9 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "max": binary("Max", on_bool="Or"),
     "min": binary("Min", on_bool="And"),
     "mul": binary("Mul"),
-    "name": identity,
     "ne": ne,
     "neg": neg,
     "not": not_,
-    "optimization_barrier": identity,
     "or": logical("Or"),
     "pow": pow_,
     "reduce_precision": reduce_precision,
@@ -404,7 +401,6 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "sin": unary("Sin"),
     "sqrt": unary("Sqrt"),
     "square": square,
-    "stop_gradient": identity,
     "sub": binary("Sub"),
     "tan": unary("Tan"),
     "tanh": unary("Tanh"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from opcompat.inline import OUTSIDE
 from opcompat.lowering.builder import Backend, Lowering, Unsupported
 from opcompat.lowering.onnx.builder import BROADCASTING, OPSET, OnnxBuilder
 from opcompat.lowering.onnx.control import CONTROL
@@ -44,7 +45,7 @@ def _refusal(reason: str) -> Lowering:
     return lower
 
 
-REFUSED: dict[str, Callable[..., Any]] = {name: _refusal(reason) for name, reason in REASONS.items()}
+REFUSED: dict[str, Callable[..., Any]] = {name: _refusal(reason) for name, reason in {**REASONS, **OUTSIDE}.items()}
 
 TABLE: dict[str, Callable[..., Any]] = {
     **ELEMENTWISE,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from opcompat.inline import IDENTITIES, OUTSIDE
 from opcompat.lowering.builder import Backend, Lowering
 from opcompat.lowering.graph import Tensor
 from opcompat.lowering.passes import drop_dead, merge_equal, skip_broadcasts
@@ -76,11 +77,9 @@ TABLE: Mapping[str, Lowering] = {
     "convert_element_type": elementwise.convert_element_type,
     "bitcast_convert_type": elementwise.bitcast_convert_type,
     # values that pass
-    "copy": elementwise.identity,
-    "copy_p": elementwise.identity,
-    "name": elementwise.identity,
-    "stop_gradient": elementwise.identity,
-    "optimization_barrier": elementwise.identity,
+    **dict.fromkeys(IDENTITIES, elementwise.identity),
+    # calls out of the program
+    **{name: no_form(reason) for name, reason in OUTSIDE.items()},
     # structure
     "reshape": structure.reshape,
     "squeeze": structure.to_result_shape,
@@ -154,7 +153,7 @@ def _without_empty(name: str, function: Lowering) -> Lowering:
 
     @wraps(function)
     def lower(b: TfliteBuilder, eqn: Any, *operands: Tensor) -> Tensor | Sequence[Tensor]:
-        if name not in _HAVE_BODIES and all(0 in v.aval.shape for v in eqn.outvars):
+        if name not in _HAVE_BODIES and eqn.outvars and all(0 in v.aval.shape for v in eqn.outvars):
             return [b.const(np.zeros(v.aval.shape, storage(v.aval.dtype.name))) for v in eqn.outvars]
         return function(b, eqn, *operands)
 
