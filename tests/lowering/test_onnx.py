@@ -21,7 +21,7 @@ from opcompat.inline import inline
 from opcompat.lowering.graph import Graph, Node, Tensor, Weight
 from opcompat.lowering.lower import PLACEHOLDER, lower_equation, lower_jaxpr
 from opcompat.lowering.onnx.builder import BROADCASTING, OPSET, OnnxBuilder
-from opcompat.lowering.onnx.fuse import fuse_gemm
+from opcompat.lowering.onnx.fuse import fuse_gemm, guard_reciprocals
 from opcompat.lowering.onnx.table import REASONS, TABLE, backend
 from opcompat.lowering.onnx.writer import write
 from opcompat.targets.onnxruntime import check
@@ -796,6 +796,39 @@ def test_elementwise_of_constants_keeps_its_shape(tmp_path: Path) -> None:
         )
 
     agrees(tmp_path, fn, normal(2))
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Identity", "Expand", "Cast"])
+@pytest.mark.parametrize("stored", ["constant", "weight"])
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_reciprocal_after_an_op_that_the_runtime_takes_out(tmp_path: Path, op: str, stored: str, flip: bool) -> None:
+    """ONNX Runtime does not load such a file by itself; the pass keeps the bits."""
+    x, z = Tensor((2, 3), "float32", "x"), Tensor((2, 3), "float32", "z")
+    t, e, y, r, out = (Tensor((2, 3), "float32") for _ in range(5))
+    neutral = np.float32(op in ("Mul", "Div"))
+    small = Tensor((), "float32", weight=Weight("w")) if stored == "weight" else Tensor((), "float32", data=neutral)
+    more: dict[str, Any] = {
+        "Expand": (Tensor((2,), "int64", data=np.array([2, 3])),),
+        "Identity": (),
+        "Cast": (),
+    }
+    nodes = [
+        Node("Tanh", (x,), (t,)),
+        Node("Exp", (z,), (e,)),
+        Node(op, (t, *more.get(op, (small,))), (y,), {"to": "float32"} if op == "Cast" else {}),
+        Node("Div", (Tensor((), "float32", data=np.float32(1)), e), (r,)),
+        Node("Mul", (r, y) if flip else (y, r), (out,)),
+    ]
+    graph = guard_reciprocals(Graph("main", [x, z], [out], nodes))
+    assert [n.op for n in graph.nodes] == ["Tanh", "Exp", op, "Neg", "Div", "Mul"]
+    given = {"x": np.linspace(-3, 3, 6, dtype=F32).reshape(2, 3), "z": np.linspace(-9, 80, 6, dtype=F32).reshape(2, 3)}
+    (got,) = session(save(tmp_path, graph, {"w": neutral})).run(None, given)
+    np.testing.assert_allclose(got, np.tanh(given["x"]) * (F32(1) / np.exp(given["z"])), rtol=1e-5)
+
+
+def test_other_reciprocals_stay(tmp_path: Path) -> None:
+    graph = guard_reciprocals(lowered(lambda x, z: jnp.tanh(x) * (1 / z) + (x + 2) * (3 / z), (FLOATS, FLOATS)))
+    assert "Neg" not in [n.op for n in graph.nodes]
 
 
 def test_bias_goes_into_gemm(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from opcompat.lowering.graph import Graph, Node, Tensor
 
-_GEMM = frozenset({"float32", "float64"})
+_FLOATS = frozenset({"float32", "float64"})
 
 
 def fuse_gemm(graph: Graph) -> Graph:
@@ -55,7 +57,7 @@ def _is_product(node: Node) -> bool:
     """A product of matrices without a bias yet."""
     if node.op not in ("MatMul", "Gemm") or len(node.inputs) != 2:
         return False
-    return all(x is not None and x.rank == 2 and x.dtype in _GEMM for x in node.inputs)
+    return all(x is not None and x.rank == 2 and x.dtype in _FLOATS for x in node.inputs)
 
 
 def _bias(node: Node, products: dict[int, Node], uses: Counter[int]) -> tuple[Node, Tensor] | None:
@@ -71,3 +73,56 @@ def _bias(node: Node, products: dict[int, Node], uses: Counter[int]) -> tuple[No
         if node.outputs[0].shape == product.outputs[0].shape and bias.shape in ((columns,), (1, columns)):
             return product, bias
     return None
+
+
+_LEFT_OUT = frozenset({"Cast", "Expand", "Identity"})
+"""Ops that ONNX Runtime takes out of a graph where they change nothing."""
+
+_NEUTRAL = frozenset({"Add", "Sub", "Mul", "Div"})
+"""Ops that it takes out where one operand is a stored zero or one."""
+
+
+def guard_reciprocals(graph: Graph) -> Graph:
+    """Writes y * (1 / z) as y * (-1 / -z), which is exact, where ONNX Runtime may take out the op that makes y.
+
+    ONNX Runtime (1.32) fuses y * (1 / z) to y / z. If it takes out the op that makes y in the same
+    sweep (y = x + 0, say), the fused op asks for a y that is gone, and a valid file does not load. Weights count, too:
+    whether they are zero or one is known only when they are stored. Changes `graph`, bodies included.
+    """
+    makers = {id(x): node for node in graph.nodes for x in node.outputs}
+    risky: set[int] = set()
+    for node in graph.nodes:
+        for body in node.bodies.values():
+            guard_reciprocals(body)
+        if node.op == "Mul":
+            for one, other in (node.inputs, node.inputs[::-1]):
+                reciprocal, made_by = makers.get(id(one)), makers.get(id(other))
+                if reciprocal is not None and made_by is not None and _may_go(made_by) and _is_reciprocal(reciprocal):
+                    risky.add(id(reciprocal))
+    graph.nodes = [part for node in graph.nodes for part in (_negated(node) if id(node) in risky else (node,))]
+    return graph
+
+
+def _may_go(node: Node) -> bool:
+    stored = any(x is not None and x.is_constant and x.size == 1 for x in node.inputs)
+    return node.op in _LEFT_OUT or (node.op in _NEUTRAL and stored)
+
+
+def _is_reciprocal(node: Node) -> bool:
+    one = node.inputs[0] if node.op == "Div" else None
+    if one is None or one.data is None or one.size != 1 or one.dtype not in _FLOATS:
+        return False
+    return bool(np.all(one.data == 1))
+
+
+def _negated(node: Node) -> tuple[Node, Node]:
+    """1 / z as -1 / -z."""
+    one, divisor = node.inputs
+    assert one is not None
+    assert divisor is not None
+    negative = Tensor(divisor.shape, divisor.dtype)
+    minus = Tensor(one.shape, one.dtype, data=np.full(one.shape, -1, one.dtype))
+    return (
+        replace(node, op="Neg", inputs=(divisor,), outputs=(negative,), attrs={}),
+        replace(node, inputs=(minus, negative)),
+    )

@@ -18,7 +18,7 @@ from opcompat.lowering.onnx.control import CONTROL
 from opcompat.lowering.onnx.dot import DOT
 from opcompat.lowering.onnx.dtypes import interface, storage
 from opcompat.lowering.onnx.elementwise import ELEMENTWISE
-from opcompat.lowering.onnx.fuse import fuse_gemm
+from opcompat.lowering.onnx.fuse import fuse_gemm, guard_reciprocals
 from opcompat.lowering.onnx.indexing import INDEXING
 from opcompat.lowering.onnx.reductions import REDUCTIONS
 from opcompat.lowering.onnx.structure import STRUCTURE
@@ -58,7 +58,7 @@ TABLE: dict[str, Callable[..., Any]] = {
 }
 
 
-PASSES = (skip_broadcasts("Expand", BROADCASTING), merge_equal, fuse_gemm, drop_dead)
+PASSES = (skip_broadcasts("Expand", BROADCASTING), merge_equal, fuse_gemm, drop_dead, guard_reciprocals)
 
 
 def backend(opset: int = OPSET) -> Backend:
