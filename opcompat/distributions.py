@@ -229,7 +229,7 @@ def _or_refuse(name: str, heads: Mapping[Any, Any], head: Any, call: Callable[[]
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or ["no message"])[0]
+    return (str(error).strip().splitlines() or ["no message"])[0][:200]
 
 
 def _has(name: str, distribution: Any) -> bool:
