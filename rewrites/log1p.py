@@ -2,14 +2,13 @@
 
 Before: `log1p x` in float32.
 
-After: with u = 1 + x and d = u - 1 (what is left of x in u), `log(u) * (x / d)`. Where d is 0, `1 * x`; where u is
-infinite, `log(u) * 1`. Choosing the factors and not the product keeps the selects together, between runs of
-arithmetic that LiteRT's delegate takes.
+After: with u = 1 + x and d = u - 1 (what is left of x in u), `log(u) / d * x`. Where d is 0 or x is infinite, `1 * x`:
+choosing the factor and not the product keeps the sign of zero, which ONNX Runtime's Where loses.
 
 Why: neither ONNX nor TFLite has the op, and `log(1 + x)` alone rounds small x away.
 
-Exactness: see below; 4.0 ulp at most were measured in ONNX Runtime and 2.5 in LiteRT. Formula: theorem 4 of D.
-Goldberg, "What every computer scientist should know about floating-point arithmetic" (1991).
+Exactness: see below; 3.4 ulp at most were measured in ONNX Runtime and 2.1 in LiteRT, over 400,000 values. Formula:
+theorem 4 of D. Goldberg, "What every computer scientist should know about floating-point arithmetic" (1991).
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ def _log1p(x: Array) -> Array:
     # XLA would make x of (x + 1) - 1.
     u: Array = lax.optimization_barrier(lax.add(x, one))  # type: ignore[no-untyped-call]
     kept = lax.sub(u, one)
-    lost = lax.eq(kept, lax.full_like(x, 0.0))
-    ratio = lax.select(lax.eq(u, lax.full_like(x, np.inf)), one, lax.div(x, kept))
-    return lax.mul(lax.select(lost, one, lax.log(u)), lax.select(lost, x, ratio))
+    itself = lax.bitwise_or(lax.eq(kept, lax.full_like(x, 0.0)), lax.eq(x, lax.full_like(x, np.inf)))
+    return lax.mul(lax.select(itself, one, lax.div(lax.log(u), kept)), x)
 
 
 def apply(site: Site) -> Replacement | Declined:
