@@ -4,9 +4,9 @@ Every value is a pair: what the program computes, and a float64 shadow computed 
 and discontinuous results (comparisons, argmax, round, ...) have no shadow of their own: the program's own value
 decides, so that the shadow follows the same branches and draws. What is left is rounding error alone.
 
-Decisions are the draws of a policy: every argmax and argmin of floats, and comparisons of floats that depend on
-random bits. A decision is a near tie if its two best scores are closer than NEAR or than eight times their own
-error.
+Decisions are the draws of a policy: every argmax and argmin of floats, each place in the order of a top_k or of a
+sort that something else is sorted by, and comparisons of floats that depend on random bits. A decision is a near tie
+if its two best scores are closer than NEAR or than eight times their own error.
 """
 
 from __future__ import annotations
@@ -193,6 +193,7 @@ def _run(closed: Any, args: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
     env: dict[Any, Pair] = dict(zip(p.invars, args, strict=True))
     env.update((v, _exact(c)) for v, c in zip(p.constvars, p.consts, strict=True))
     decisions = NONE
+    used = set(_variables([*(v for e in p.eqns for v in e.invars), *p.outvars]))
 
     def read(atom: Any) -> Pair:
         return _exact(np.asarray(atom.val, atom.aval.dtype)) if jaxcompat.is_literal(atom) else env[atom]
@@ -203,13 +204,13 @@ def _run(closed: Any, args: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
             if list(bodies(eqn)):
                 outs, made = _BODIES[eqn.primitive.name](eqn, operands)
             else:
-                outs, made = _equation(eqn, operands)
+                outs, made = _equation(eqn, operands, used)
         decisions = decisions.plus(made)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in p.outvars], decisions
 
 
-def _equation(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+def _equation(eqn: Any, operands: Sequence[Pair], used: set[Any]) -> tuple[list[Pair], Decisions]:
     name = eqn.primitive.name
     random = _is_random(eqn, operands)
     values = _bind(eqn, [o.value for o in operands], eqn.params)
@@ -221,7 +222,7 @@ def _equation(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions
         outs = [Pair(v, s if wide else v, random) for v, s, wide in zip(values, shadows, floats, strict=True)]
     else:
         outs = [_exact(v, random) for v in values]
-    made = _decisions(eqn, operands, random)
+    made = _decisions(eqn, operands, random, used)
     tied = _any_tied(operands, made)
     return [o._replace(random=random, tied=tied) for o in outs], made
 
@@ -296,12 +297,12 @@ def _wide_combiner(combiner: Any) -> Any:
     return wide.jaxpr if is_open else wide
 
 
-def _decisions(eqn: Any, operands: Sequence[Pair], random: bool) -> Decisions:
+def _decisions(eqn: Any, operands: Sequence[Pair], random: bool, used: set[Any]) -> Decisions:
     name = eqn.primitive.name
     if not operands or not _is_float(eqn.invars[0].aval):
         return NONE
     if name in ("argmax", "argmin"):
-        scores, error = operands[0].value, jnp.abs(operands[0].value - operands[0].shadow)
+        scores, error = operands[0].value, _errors(operands[0])
         axis = eqn.params["axes"][0]
         if scores.shape[axis] < 2:
             return NONE
@@ -311,9 +312,29 @@ def _decisions(eqn: Any, operands: Sequence[Pair], random: bool) -> Decisions:
         return _near(best - second, jnp.max(error, axis=axis))
     if name in _COMPARES and random:
         a, b = operands
-        error = jnp.abs(a.value - a.shadow) + jnp.abs(b.value - b.shadow)
-        return _near(jnp.abs(a.value - b.value), error)
+        return _near(jnp.abs(a.value - b.value), _errors(a) + _errors(b))
+    if name in _ORDERS and not used.isdisjoint(eqn.outvars[1:]):
+        return _places(eqn, operands[0])
     return NONE
+
+
+def _places(eqn: Any, scores: Pair) -> Decisions:
+    """Of each two neighbours in an order, those among the first k and the one that was left out, which comes first.
+
+    Scores that are equal without any error of their own stay in order everywhere.
+    """
+    axis = eqn.params.get("dimension", eqn.params.get("axis", scores.value.ndim - 1))
+    length = scores.value.shape[axis]
+    first = max(0, length - eqn.params.get("k", length) - 1)
+    ordered = lax.slice_in_dim(jnp.sort(scores.value, axis=axis), first, length, axis=axis)
+    margin = jnp.diff(ordered, axis=axis)
+    error = jnp.broadcast_to(jnp.max(_errors(scores), axis=axis, keepdims=True, initial=0.0), margin.shape)
+    return _near(jnp.where((margin == 0) & (error == 0), jnp.inf, margin), error)
+
+
+def _errors(pair: Pair) -> Any:
+    """A pair's rounding errors. An infinity that is one in both has none."""
+    return jnp.where(pair.value == pair.shadow, 0.0, jnp.abs(pair.value - pair.shadow))
 
 
 def _near(margin: Any, error: Any) -> Decisions:

@@ -187,6 +187,41 @@ def test_a_categorical_draw_is_a_decision() -> None:
     assert near == 0
 
 
+def top(k: int) -> Callable[[Any], Any]:
+    return lambda x: lax.top_k(x, k)[1]
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "expected"),
+    [
+        (top(2), (0, 1, 2, 3), (2, 0)),
+        (top(2), (0, 2 + 5e-6, 2, 3), (2, 1)),  # which is left out
+        (top(2), (0, 1 + 5e-6, 1, 2, 3), (2, 0)),  # both are left out
+        (top(2), (0, 3, 3 + 2e-6, 5), (2, 1)),
+        (top(3), (1, 1 + 5e-6, 1), (2, 1)),  # two of them are equal, and stay in order
+        (top(3), (-np.inf, -np.inf, 1, 1 + 5e-6), (3, 1)),
+        (jnp.argsort, (1, 3, 3 + 2e-6, 5), (3, 1)),
+        (jnp.argsort, (1, 3, 4, 5), (3, 0)),
+        (jnp.sort, (1, 3, 3 + 2e-6, 5), (0, 0)),  # nothing is sorted by it
+        (lambda x: lax.top_k(x, 2)[0], (1, 3, 3 + 2e-6, 5), (0, 0)),
+        (lambda x: lax.top_k(x.astype(jnp.int32), 2)[1], (1, 3, 3, 5), (0, 0)),
+        (jnp.argmax, (-np.inf, 1, 1 + 5e-6), (1, 1)),
+    ],
+)
+def test_the_places_in_an_order_are_decisions(function: Any, values: Any, expected: tuple[int, int]) -> None:
+    assert decisions(function, scores(*values)) == expected
+    rows = np.stack([scores(*values)] * 2)
+    assert decisions(jax.vmap(function), rows) == (2 * expected[0], 2 * expected[1])
+
+
+def test_a_draw_without_replacement_is_as_many_decisions_as_draws() -> None:
+    def draw(words: Any) -> Any:
+        key = jax.random.wrap_key_data(words)
+        return jax.random.categorical(key, jnp.zeros(6), shape=(3,), replace=False)
+
+    assert decisions(draw, WORDS)[0] == 3
+
+
 def argmax_of_random(key: Any) -> Any:
     return jnp.argmax(jax.random.uniform(key, (3,)))
 
