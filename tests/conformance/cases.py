@@ -24,9 +24,11 @@ PER_GROUP = 10
 DECOMPOSITIONS = frozenset({"svd", "eig", "eigh", "qr", "lu", "schur"})
 """Groups that are LAPACK's work; they are reported apart."""
 
-ACCUMULATING = ("cumsum", "cumprod", "cumlogsumexp", "dot_general", "conv_general_dilated", "reduce_window_add",
-                "reduce_window_mul", "reduce_sum", "reduce_prod", "scatter_add", "scatter_mul", "select_and_scatter_add",
-                "reduce", "custom_linear_solve", "triangular_solve", "tridiagonal_solve", "fft")  # fmt: skip
+ACCUMULATING = frozenset(
+    "cumsum cumprod cumlogsumexp dot_general conv_general_dilated reduce_window_add reduce_window_mul reduce_sum "
+    "reduce_prod scatter_add scatter_mul select_and_scatter_add reduce custom_linear_solve triangular_solve "
+    "tridiagonal_solve fft".split()
+)
 """Groups whose results depend on the order of additions where values overflow or cancel: JAX promises none. Their
 boundary values are zeros, infinities, NaN and numbers of ordinary size, for which every order gives the same."""
 

@@ -70,7 +70,10 @@ def main() -> int:
             file.write(json.dumps(result) + "\n")
             file.flush()
             if result["status"] in BAD:
-                print(f"{result['status']:12}{result['backend']:8}{result['case'][:90]}\n    {result['detail']}", flush=True)
+                print(
+                    f"{result['status']:12}{result['backend']:8}{result['case'][:90]}\n    {result['detail']}",
+                    flush=True,
+                )
     for (backend, status), count in sorted(counts.items()):
         print(f"{backend:8}{status:12}{count:6,}")
     print(f"{len(names):,} cases in {time.monotonic() - start:.0f} s")

@@ -152,7 +152,19 @@ def _conv2d(
     # Both ops accept no bias, but the delegate takes them only with one.
     bias = b.const(np.zeros(channels, np.float32))
     op = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
-    return b.op1(op, [x, weights, bias], (x.shape[0], *sizes, channels), x.dtype, **options)
+    result = b.op1(op, [x, weights, bias], (x.shape[0], *sizes, channels), x.dtype, **options)
+    return result if weights.is_constant else _with_infinities(b, result)
+
+
+def _with_infinities(b: TfliteBuilder, x: Tensor) -> Tensor:
+    """Infinities in place of the largest finite numbers.
+
+    The runtime's own convolutions clamp to finite numbers even without an activation (measured). The default delegate,
+    which takes those with constant weights, does not.
+    """
+    largest = b.scalar(float(np.finfo(x.dtype).max), x.dtype)
+    clamped = b.compare("GREATER_EQUAL", b.unary("ABS", x), largest)
+    return b.select(clamped, b.mul(x, b.scalar(2.0, x.dtype)), x)
 
 
 def _is_same(
