@@ -5,7 +5,7 @@ BIN := .venv/bin
 EXAMPLE := examples/dreamer
 LOOP := build/closed-loop
 
-.PHONY: demo test lint closed-loop bench probe zoo
+.PHONY: demo test lint closed-loop bench probe zoo conformance
 
 # The two commands of README.md; tests/test_docs.py holds them equal.
 
@@ -54,3 +54,7 @@ zoo: .venv/.installed
 	$(BIN)/pip install -q -c constraints.txt -e ".[test,zoo]"
 	$(BIN)/pip install -q --no-deps dreamerv3==1.5.0
 	$(BIN)/python -m tests.zoo.run
+
+# JAX's own primitive suite on both runtimes; writes docs/coverage.md. `CASES=--sample` takes ten of each group.
+conformance: .venv/.installed
+	$(BIN)/python -m tests.conformance.run $(CASES)

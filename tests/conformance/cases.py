@@ -24,11 +24,10 @@ PER_GROUP = 10
 DECOMPOSITIONS = frozenset({"svd", "eig", "eigh", "qr", "lu", "schur"})
 """Groups that are LAPACK's work; they are reported apart."""
 
-ACCUMULATING = frozenset(
-    "cumsum cumprod cumlogsumexp dot_general conv_general_dilated reduce_window_add reduce_window_mul reduce_sum "
-    "reduce_prod scatter_add scatter_mul select_and_scatter_add reduce custom_linear_solve triangular_solve "
-    "tridiagonal_solve fft".split()
-)
+_SUMS = "cumsum cumlogsumexp reduce_sum reduce_window_add scatter_add select_and_scatter_add dot_general fft"
+_PRODUCTS = "cumprod reduce_prod reduce_window_mul scatter_mul conv_general_dilated reduce"
+_SOLVERS = "custom_linear_solve triangular_solve tridiagonal_solve"
+ACCUMULATING = frozenset(f"{_SUMS} {_PRODUCTS} {_SOLVERS}".split())
 """Groups whose results depend on the order of additions where values overflow or cancel: JAX promises none. Their
 boundary values are zeros, infinities, NaN and numbers of ordinary size, for which every order gives the same."""
 

@@ -1,7 +1,7 @@
 """The whole suite, and docs/coverage.md: `python -m tests.conformance.run [--sample] [--jobs 2] [--resume]`.
 
 Results are appended to build/conformance.jsonl as they come; `--resume` keeps those that are there. Only a run of
-the whole suite writes docs/coverage.md and tests/conformance/results.json. Exits with 1 if any case is wrong, refused
+the whole suite writes docs/coverage.md. Exits with 1 if any case is wrong, refused
 without a reason, or refused though it runs.
 """
 
@@ -19,10 +19,12 @@ from typing import Any
 from tests.conformance import pool
 from tests.conformance.cases import all_cases, dtype_of, sample
 from tests.conformance.judging import examine
+from tests.conformance.table import coverage
 from tests.matrix.harness import BACKENDS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "conformance.jsonl"
+PAGE = ROOT / "docs" / "coverage.md"
 BAD = frozenset({"wrong", "unclear", "pessimistic"})
 PRELOAD = ("tests.matrix.harness",)
 """Not the suite itself: it starts the JAX backend, which does not survive a fork."""
@@ -74,6 +76,9 @@ def main() -> int:
                     f"{result['status']:12}{result['backend']:8}{result['case'][:90]}\n    {result['detail']}",
                     flush=True,
                 )
+    if len(names) == len(all_cases()):
+        found = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+        PAGE.write_text(coverage(sorted(found, key=lambda r: (r["case"], r["backend"]))))
     for (backend, status), count in sorted(counts.items()):
         print(f"{backend:8}{status:12}{count:6,}")
     print(f"{len(names):,} cases in {time.monotonic() - start:.0f} s")
