@@ -72,6 +72,9 @@ def boundaries(harness: Any, own: Sequence[np.ndarray]) -> list[np.ndarray] | No
         special = _special(x.dtype)
         if harness.group_name in ACCUMULATING and x.dtype.kind not in "biu":
             special = special[~((np.abs(special) > 100) & np.isfinite(special)) & (np.abs(special) != 1e-30)]
+        if harness.group_name == "conv_general_dilated" and shift == 1:
+            # XLA has two answers for an infinite weight on padding, NaN and nothing, by the program it chooses.
+            special = special[np.isfinite(special)]
         # Each operand's list is turned by another amount.
         found.append(np.resize(np.roll(special, -5 * shift), x.shape) if is_free else x)
     return found
