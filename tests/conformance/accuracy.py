@@ -29,8 +29,8 @@ HEAD = """# Accuracy
 Written by `python -m tests.conformance.accuracy`; do not edit. The largest error of each elementary function on
 float32, as it is in artifacts (rules applied), over {count:,} arguments: all finite float32 values evenly by their
 bits, and dense around its delicate points. Truth is float64. Errors are in units in the last place (ulp) of the right
-float32 result, and absolute, each with the argument where it is largest. Arguments and results below 1e-36 are left out:
-programs take what is denormal on the way for zero. "Off": without ONNX Runtime's graph optimizations, without
+float32 result, and absolute, each with the argument where it is largest. Arguments and results below 1e-36 are left
+out: what is denormal on the way is zero in many programs. "Off": without ONNX Runtime's graph optimizations, without
 LiteRT's default delegate. JAX is `jax.jit` on the CPU.
 
 """
