@@ -68,10 +68,12 @@ def boundaries(harness: Any, own: Sequence[np.ndarray]) -> list[np.ndarray] | No
     if not any(free):
         return None
     found = []
+    mixed = len({x.dtype.kind in "biu" for x in own}) > 1
     for shift, (x, is_free) in enumerate(zip(own, free, strict=True)):
         special = _special(x.dtype)
-        if harness.group_name in ACCUMULATING and x.dtype.kind not in "biu":
-            special = special[~((np.abs(special) > 100) & np.isfinite(special)) & (np.abs(special) != 1e-30)]
+        if harness.group_name in ACCUMULATING and (x.dtype.kind not in "biu" or mixed):
+            size = np.abs(special.astype(np.float64))
+            special = special[~((size > 100) & np.isfinite(size)) & (size != 1e-30)]
         if harness.group_name == "conv_general_dilated" and shift == 1:
             # XLA has two answers for an infinite weight on padding, NaN and nothing, by the program it chooses.
             special = special[np.isfinite(special)]
