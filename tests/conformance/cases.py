@@ -70,6 +70,9 @@ def boundaries(harness: Any, own: Sequence[np.ndarray]) -> list[np.ndarray] | No
     found = []
     mixed = len({x.dtype.kind in "biu" for x in own}) > 1
     for shift, (x, is_free) in enumerate(zip(own, free, strict=True)):
+        if not is_free:
+            found.append(x)
+            continue
         special = _special(x.dtype)
         if harness.group_name in ACCUMULATING and (x.dtype.kind not in "biu" or mixed):
             size = np.abs(special.astype(np.float64))
@@ -78,7 +81,7 @@ def boundaries(harness: Any, own: Sequence[np.ndarray]) -> list[np.ndarray] | No
             # XLA has two answers for an infinite weight on padding, NaN and nothing, by the program it chooses.
             special = special[np.isfinite(special)]
         # Each operand's list is turned by another amount.
-        found.append(np.resize(np.roll(special, -5 * shift), x.shape) if is_free else x)
+        found.append(np.resize(np.roll(special, -5 * shift), x.shape))
     return found
 
 

@@ -52,9 +52,10 @@ def examine(name: str, backends: Sequence[str]) -> list[Outcome]:
     def outcome(backend: str, status: Status, detail: str = "", ops: tuple[str, ...] = ()) -> Outcome:
         return Outcome(name, harness.group_name, dtype_of(harness), backend, status, detail[:400], ops)
 
+    own = arguments(harness)
+    special = boundaries(harness, own)
+    inputs = [own] if special is None else [own, special]
     try:
-        own = arguments(harness)
-        inputs = [own, *([special] if (special := boundaries(harness, own)) is not None else [])]
         program = jax.jit(harness.dyn_fun, compiler_options=COMPILER_OPTIONS)
         wanted = [[np.asarray(x) for x in flat(program(*args))] for args in inputs]
     except Exception as error:  # noqa: BLE001 - whatever JAX says
