@@ -91,7 +91,8 @@ def _windows(updates: Array, numbers: Any, rank: int, count: int) -> Array:
 
 def _one_by_one(site: Site) -> Callable[[Array, Array, Array], Array]:
     numbers, combine = site.params["dimension_numbers"], _combiner(site)
-    drops = lax.GatherScatterMode.from_any(site.params["mode"]) == lax.GatherScatterMode.FILL_OR_DROP
+    # A promise that is broken drops, too: so does JAX.
+    drops = lax.GatherScatterMode.from_any(site.params["mode"]) != lax.GatherScatterMode.CLIP
 
     def scatter(operand: Array, indices: Array, updates: Array) -> Array:
         count = math.prod(indices.shape[:-1])
@@ -143,6 +144,7 @@ RULE = Rule(
     module=__name__,
     examples=(
         Example("set", lambda t, i, v: t.at[i[:, 0], i[:, 1]].set(v), (_T, _I, _V)),
+        Example("promise", lambda t, i, v: t.at[i[:, 0], i[:, 1]].add(v, mode="promise_in_bounds"), (_T, _I, _V)),
         Example("add", lambda t, i, v: t.at[i[:, 0], i[:, 1]].add(v, mode="clip"), (_T, _I, _V)),
         Example("max", lambda t, i, v: t.at[i[:, 0], i[:, 1]].max(v), (_T, _I, _V)),
         Example("one row", lambda t, i, v: t.at[i[1, 1]].mul(v), (_T, _I, _V)),
