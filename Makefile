@@ -52,7 +52,7 @@ probe: .venv/.installed
 # Every policy of the zoo on both runtimes; writes docs/zoo.md. dreamerv3 pins a gym that no longer builds.
 zoo: .venv/.installed
 	$(BIN)/pip install -q -c constraints.txt -e ".[test,zoo]"
-	$(BIN)/pip install -q --no-deps dreamerv3==1.5.0
+	$(BIN)/pip install -q --no-deps -c constraints.txt dreamerv3
 	$(BIN)/python -m tests.zoo.run
 
 # JAX's own primitive suite on both runtimes; writes docs/coverage.md. `CASES=--sample` takes ten of each group.
