@@ -41,6 +41,7 @@ from . import (
     total_order,
     triangular_inverse,
     triangular_solve,
+    tridiagonal_solve,
     unit_floats,
     unsigned_division,
     unsigned_order,
@@ -87,6 +88,7 @@ RULES: tuple[Rule | Lint, ...] = (
     arctangent.RULE,
     cholesky.RULE,
     triangular_solve.RULE,
+    tridiagonal_solve.RULE,
     decompose.RULE,
     *lints.LINTS,
 )
