@@ -205,6 +205,8 @@ def _called(eqn: Any) -> Any:
         return _only_body(eqn)
     if name == _DEFINED_IN_JAX:
         return _traced(eqn, jaxcompat.expanded(eqn))
+    if name == "custom_linear_solve":
+        return _traced(eqn, _solved(eqn))
     if name == "while" and jaxcompat.parts(eqn.params["cond_jaxpr"]).outvars[0].aval.shape:
         return _traced(eqn, _until_all_have_ended(eqn))
     return None
@@ -213,6 +215,14 @@ def _called(eqn: Any) -> Any:
 def _traced(eqn: Any, function: Callable[..., Any]) -> Any:
     with eqn.ctx.manager:
         return jaxcompat.trace(function, [v.aval for v in eqn.invars])
+
+
+def _solved(eqn: Any) -> Callable[..., Any]:
+    """A linear system by the function that its author gave. The system itself is for derivatives and checks."""
+    counts, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+    skipped, own, known = counts.matvec + counts.vecmat, counts.solve, sum(counts)
+    solve = jexc.jaxpr_as_fun(programs.solve)
+    return lambda *operands: solve(*operands[skipped : skipped + own], *operands[known:])
 
 
 def _until_all_have_ended(eqn: Any) -> Callable[..., Any]:

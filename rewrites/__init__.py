@@ -27,6 +27,7 @@ from . import (
     leading_zeros,
     lints,
     log1p,
+    lu,
     narrow_integers,
     narrowing,
     philox,
@@ -89,6 +90,7 @@ RULES: tuple[Rule | Lint, ...] = (
     cholesky.RULE,
     triangular_solve.RULE,
     tridiagonal_solve.RULE,
+    lu.RULE,
     decompose.RULE,
     *lints.LINTS,
 )

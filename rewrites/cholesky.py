@@ -9,8 +9,8 @@ of NaN makes NaN only what depends on it.
 
 Why: JAX calls LAPACK, which no runtime has.
 
-Exactness: see below, for well conditioned matrices. With the condition number grow the errors, LAPACK's as well, so that
-neither can be told by the other: matrices of more than 128 rows are declined.
+Exactness: see below, for well conditioned matrices. Errors grow with the condition number, LAPACK's too, until the two
+can no longer be compared: matrices of more than 128 rows are declined.
 """
 
 from __future__ import annotations

@@ -108,7 +108,9 @@ RULE = Rule(
         *_examples(),
         Example("zero on the diagonal", system(left_side=True), (_ODD, _B.astype(np.float16))),
         Example("zero first", system(left_side=True, lower=True), (_ODD, _B.astype(np.float16))),
-        Example("batch", system(left_side=True), (np.stack([_A, _A]).astype(_BRAIN), np.stack([_B, -_B]).astype(_BRAIN))),
+        Example(
+            "batch", system(left_side=True), (np.stack([_A, _A]).astype(_BRAIN), np.stack([_B, -_B]).astype(_BRAIN))
+        ),
     ),
     declines=(
         Example("float32", system(left_side=True), (_A.astype(np.float32), _B.astype(np.float32))),

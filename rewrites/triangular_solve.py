@@ -118,5 +118,9 @@ RULE = Rule(
         Example("not finite", system(left_side=True, lower=True), (_ODD, _B)),
         Example("not finite above", system(left_side=True), (_ODD, _B)),
     ),
-    declines=(Example("large", system(left_side=True), (np.eye(LIMIT + 1, dtype=np.float32), np.ones((LIMIT + 1, 1), np.float32))),),
+    declines=(
+        Example(
+            "large", system(left_side=True), (np.eye(LIMIT + 1, dtype=np.float32), np.ones((LIMIT + 1, 1), np.float32))
+        ),
+    ),
 )

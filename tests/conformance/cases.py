@@ -26,10 +26,14 @@ DECOMPOSITIONS = frozenset({"svd", "eig", "eigh", "qr", "lu", "schur"})
 
 _SUMS = "cumsum cumlogsumexp reduce_sum reduce_window_add scatter_add select_and_scatter_add dot_general fft"
 _PRODUCTS = "cumprod reduce_prod reduce_window_mul scatter_mul conv_general_dilated reduce"
-_SOLVERS = "custom_linear_solve triangular_solve tridiagonal_solve"
+_SOLVERS = "custom_linear_solve triangular_solve tridiagonal_solve lu"
 ACCUMULATING = frozenset(f"{_SUMS} {_PRODUCTS} {_SOLVERS}".split())
 """Groups whose results depend on the order of additions where values overflow or cancel: JAX promises none. Their
 boundary values are zeros, infinities, NaN and numbers of ordinary size, for which every order gives the same."""
+
+CHOOSING = ("lu",)
+"""Groups that go on with the largest of some elements: where one of them is NaN, LAPACK promises no choice, and takes
+different ones in vectors of different lengths. Their boundary values hold no NaN."""
 
 
 @cache
@@ -80,6 +84,8 @@ def boundaries(harness: Any, own: Sequence[np.ndarray]) -> list[np.ndarray] | No
         if harness.group_name == "conv_general_dilated" and shift == 1:
             # XLA has two answers for an infinite weight on padding, NaN and nothing, by the program it chooses.
             special = special[np.isfinite(special)]
+        if harness.group_name in CHOOSING and x.dtype.kind not in "biu":
+            special = special[special == special]
         # Each operand's list is turned by another amount.
         found.append(np.resize(np.roll(special, -5 * shift), x.shape))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from . import elementwise, programs, reductions, structure
+from . import elementwise, linear_algebra, programs, reductions, structure
 from .harness import Case
 
 POLICIES = frozenset(
@@ -43,7 +43,7 @@ UNNAMED = frozenset({"expand_dims", "device_put", "random_wrap", "unstack", "sta
 def rows() -> Mapping[str, tuple[Case, ...]]:
     """Primitive -> its cases. Each row's cases have names of their own."""
     found: dict[str, tuple[Case, ...]] = {}
-    for module in (elementwise, structure, reductions, programs):
+    for module in (elementwise, structure, reductions, linear_algebra, programs):
         for name, cases in module.rows().items():
             found[name] = (*found.get(name, ()), *cases)
     return found
@@ -53,7 +53,6 @@ REFUSED: Mapping[tuple[str, str, str], str] = {
     (backend, primitive, "*"): reason
     for backend in ("onnx", "tflite")
     for primitive, reason in (
-        ("cholesky", "custom call @lapack_spotrf_ffi is opaque"),
         ("eigh", "custom call @lapack_ssyevd_ffi is opaque"),
         ("fft", "no lowering"),
     )
