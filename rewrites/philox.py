@@ -11,7 +11,7 @@ Why: no runtime has the primitive, nor 64-bit products of unsigned words everywh
 
 Exactness: bit for bit. Source of the formula: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3"
 (SC 2011), the Philox-4x32-10 parameters; the counter's layout was found by comparison with XLA. Keys of 64-bit
-words, results of 64 bits and the algorithm THREE_FRY are declined.
+words and results of 64 bits are declined; the algorithm THREE_FRY is OC106's.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _encrypted(counter: Sequence[Array], key: Sequence[Array]) -> Sequence[Array
     return c0, c1, c2, c3
 
 
-def _plus(words: Sequence[Array], number: Array) -> list[Array]:
+def plus(words: Sequence[Array], number: Array) -> list[Array]:
     """The number made of `words`, the lowest first, plus one word; all of the shape of `number`."""
     total = [lax.add(words[0], number)]
     carry = lax.lt(total[0], number)
@@ -88,10 +88,10 @@ def philox(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[Array], tuple[A
 
     def generate(key: Array) -> tuple[Array, Array]:
         k0, k1, k2, k3 = (lax.index_in_dim(key, i, keepdims=False) for i in range(4))
-        advanced = _plus((k2, k3), _all(k2, blocks))
+        advanced = plus((k2, k3), _all(k2, blocks))
         state = lax.concatenate([lax.reshape(x, (1,)) for x in (k0, k1, *advanced)], 0)
         spread = [lax.broadcast(k, (blocks,)) for k in (k2, k3, k0, k1)]
-        words = _encrypted(_plus(spread, lax.iota(_WORD, blocks)), (k0, k1))
+        words = _encrypted(plus(spread, lax.iota(_WORD, blocks)), (k0, k1))
         columns = lax.concatenate([lax.reshape(x, (blocks, 1)) for x in words], 1)
         bits = lax.slice(lax.reshape(columns, (4 * blocks,)), (0,), (size,))
         return state, lax.reshape(lax.convert_element_type(bits, dtype), shape)
@@ -99,11 +99,11 @@ def philox(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[Array], tuple[A
     return generate
 
 
-def apply(site: Site) -> Replacement | Declined:
+def apply(site: Site) -> Replacement | Declined | None:
     params = site.eqn.params
     dtype, shape = np.dtype(params["dtype"]), tuple(params["shape"])
     if params["algorithm"] == lax.RandomAlgorithm.RNG_THREE_FRY:
-        return Declined("the algorithm is THREE_FRY; jax.random uses it through threefry keys")
+        return None  # OC106
     if site.aval(0).dtype != _WORD:
         return Declined(f"the key is {site.aval(0).dtype}, not words of 32 bits")
     if dtype not in (np.dtype(np.uint8), np.dtype(np.uint16), _WORD):

@@ -1,4 +1,4 @@
-"""Philox, bit for bit: the generator, rbg and unsafe_rbg keys, and batches of them, in JAX and in both runtimes."""
+"""Philox and Threefry, bit for bit: the generator, rbg and unsafe_rbg keys, and batches of them, in JAX and in both runtimes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from opcompat.report import Report
 from opcompat.rule import Declined, Replacement, Rule, Site
 
 STEPS = 200
-(PHILOX,) = (r for r in packs.rules() if r.id == "OC105")
+PHILOX, THREEFRY = (next(r for r in packs.rules() if r.id == i) for i in ("OC105", "OC106"))
+RULES = {
+    lax.RandomAlgorithm.RNG_DEFAULT: PHILOX,
+    lax.RandomAlgorithm.RNG_PHILOX: PHILOX,
+    lax.RandomAlgorithm.RNG_THREE_FRY: THREEFRY,
+}
 
 
 def words(x: Any) -> Any:
@@ -54,12 +59,12 @@ KEYS = np.concatenate(
 )
 
 
-@pytest.mark.parametrize("algorithm", [lax.RandomAlgorithm.RNG_DEFAULT, lax.RandomAlgorithm.RNG_PHILOX])
+@pytest.mark.parametrize("algorithm", RULES)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (2, 3), (5, 1, 7), (0,), (1001,)])
 def test_words_and_next_key_are_those_of_xla(shape: tuple[int, ...], dtype: Any, algorithm: Any) -> None:
     function = generator(shape, dtype, algorithm)
-    found = rewritten(PHILOX, function, KEYS[0])
+    found = rewritten(RULES[algorithm], function, KEYS[0])
     assert isinstance(found, Replacement)
     ours = jax.jit(jexc.jaxpr_as_fun(trace(found.function, [jax.typeof(KEYS[0])])))
     xla = jax.jit(function)
@@ -70,21 +75,21 @@ def test_words_and_next_key_are_those_of_xla(shape: tuple[int, ...], dtype: Any,
 
 
 @pytest.mark.parametrize(
-    ("function", "reason"),
+    ("dtype", "algorithm"),
     [
-        (generator((3,), np.uint32, lax.RandomAlgorithm.RNG_THREE_FRY), "THREE_FRY"),
-        (generator((3,), np.uint64, lax.RandomAlgorithm.RNG_DEFAULT), "uint64"),
-        (generator((3,), np.int32, lax.RandomAlgorithm.RNG_DEFAULT), "int32"),
+        (np.uint64, lax.RandomAlgorithm.RNG_THREE_FRY),
+        (np.uint64, lax.RandomAlgorithm.RNG_DEFAULT),
+        (np.int32, lax.RandomAlgorithm.RNG_DEFAULT),
     ],
 )
-def test_other_generators_are_declined(function: Callable[..., Any], reason: str) -> None:
+def test_other_generators_are_declined(dtype: Any, algorithm: Any) -> None:
     with jax.enable_x64(True):
         try:
-            found = rewritten(PHILOX, function, KEYS[0])
+            found = rewritten(RULES[algorithm], generator((3,), dtype, algorithm), KEYS[0])
         except TypeError:
             pytest.skip("this version of JAX has no such generator")
     assert isinstance(found, Declined)
-    assert reason in found.reason
+    assert np.dtype(dtype).name in found.reason
 
 
 # Keys, alone and in batches

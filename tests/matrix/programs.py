@@ -244,6 +244,11 @@ def _unpartitioned(words: Any) -> Any:
         return jax.random.bits(key(words), (5,))
 
 
+def _threefry(shape: tuple[int, ...]) -> Callable[[Any], Any]:
+    generate: Any = lax.rng_bit_generator
+    return lambda k: generate(k, shape, algorithm=lax.RandomAlgorithm.RNG_THREE_FRY)
+
+
 def random_rows() -> dict[str, list[Case]]:
     data_of = jax.random.key_data
     words4 = np.concatenate([KEYS, KEYS[::-1]], 1)
@@ -273,6 +278,10 @@ def random_rows() -> dict[str, list[Case]]:
         "iota_2x32_shape": [_each_key("raw", lambda k: jax_random.threefry_prng_impl.random_bits(k, 32, (2, 3)))],
         "rng_bit_generator": [
             calls("philox", lambda k: lax.rng_bit_generator(k, (5,)), *[(k,) for k in words4]),
+            *(
+                calls(f"threefry-{len(shape)}", _threefry(shape), *[(k,) for k in words4])
+                for shape in ((), (5,), (7, 5), (3, 3, 2))
+            ),
         ],
     }
 
