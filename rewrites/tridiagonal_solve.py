@@ -22,9 +22,6 @@ from opcompat.rule import Declined, Exactness, Example, Replacement, Rule, Site
 
 from .cholesky import LIMIT, over_batch, refusal
 
-Row = tuple[Array, Array, Array]
-"""The element on the diagonal, the one beside it, and the right side."""
-
 
 def _choose(which: Array, x: Array, y: Array) -> Array:
     return lax.select(lax.broadcast(which, x.shape), x, y)
@@ -34,8 +31,12 @@ def _scaled(factor: Array, row: Array) -> Array:
     return lax.mul(lax.broadcast(factor, row.shape), row)
 
 
-def _eliminated(row: Row, following: tuple[Array, ...]) -> tuple[Row, tuple[Array, ...]]:
-    """The next row to work on, and the finished one with an element two beside the diagonal."""
+def _eliminated(row: tuple[Array, ...], following: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """The next row to work on, and the finished one. Rows are diagonal, element beside it and right side.
+
+    The row that follows comes with the element below the diagonal first, the finished one has an element two beside
+    the diagonal before its right side.
+    """
     (d, u, b), (low, d2, u2, b2) = row, following
     zero, keeps = lax.full_like(d, 0), lax.ge(lax.abs(d), lax.abs(low))
     factor = lax.div(low, d)
