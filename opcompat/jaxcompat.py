@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import sysconfig
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,6 +92,19 @@ def build(template: Any, new: Parts) -> Any:
 def effects(items: Iterable[Any]) -> set[Any]:
     """All effects of some equations, or of some jaxprs."""
     return {effect for item in items for effect in getattr(item, "jaxpr", item).effects}
+
+
+def combiner(params: Mapping[str, Any]) -> Any:
+    """The body of a reduction as a closed jaxpr: `reduce` has one, `reduce_window` a jaxpr and its constants."""
+    body = params["jaxpr"]
+    return body if isinstance(body, jexc.ClosedJaxpr) else jexc.ClosedJaxpr(body, list(params["consts"]))
+
+
+def with_combiner(params: Mapping[str, Any], closed: Any) -> dict[str, Any]:
+    """A reduction's params with another body."""
+    if isinstance(params["jaxpr"], jexc.ClosedJaxpr):
+        return {**params, "jaxpr": closed}
+    return {**params, "jaxpr": closed.jaxpr, "consts": tuple(closed.consts)}
 
 
 def new_var(aval: Any) -> Any:

@@ -45,14 +45,17 @@ class Retyping:
         return jax.typeof(jax.eval_shape(lambda: jnp.zeros(aval.shape, dtype)))
 
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Params with the new dtypes in place of the old."""
+        """Params with the new dtypes in place of the old, in the body of a reduction too."""
 
         def change(value: Any) -> Any:
             if isinstance(value, np.dtype | type) and str(jnp.dtype(value)) in self.dtypes:
                 return jnp.dtype(self.dtypes[str(jnp.dtype(value))])
             return value
 
-        return {name: change(value) for name, value in params.items()}
+        new = {name: change(value) for name, value in params.items()}
+        if not jaxcompat.is_jaxpr(new.get("jaxpr")):
+            return new
+        return jaxcompat.with_combiner(new, retype_whole(inline(jaxcompat.combiner(new)), self))
 
 
 def retype(closed: Any, retyping: Retyping) -> Any:
