@@ -160,6 +160,96 @@ def _any_window() -> Iterator[Case]:
             data("b", 6, 7),
         )
 
+    # No NaN and no ties: JAX takes a window's elements in an order that depends on strides and padding.
+    table = data("f", 6, 7, seed=2)
+    for kind, (strides, dilations) in {"plain": ((1, 2), (1, 1)), "dilated": ((1, 1), (2, 3))}.items():
+        yield case(
+            f"pairs-{kind}",
+            lambda x, y, s=strides, d=dilations: lax.reduce_window(
+                (x, y), (F32(inf), F32(0)), _first_smaller, (2, 2), s, ((1, 0), (1, 1)), d
+            ),
+            table,
+            data("f", 6, 7),
+        )
+    yield case(
+        "sum-from-3",
+        lambda x: lax.reduce_window(x, F32(3), lax.add, (2, 2), (1, 1), ((1, 1), (0, 1)), (1, 2)),
+        data("f", 6, 7),
+        near=SUMS,
+    )
+
+
+def _first_smaller(x: Any, y: Any) -> Any:
+    keep = x[0] <= y[0]
+    return tuple(jnp.where(keep, a, b) for a, b in zip(x, y, strict=True))
+
+
+def _any_reduce() -> Iterator[Case]:
+    """Reductions by functions of their own, of one operand or two."""
+
+    def largest(x: Any, y: Any) -> Any:
+        keep = (x[0] > y[0]) | ((x[0] == y[0]) & (x[1] < y[1]))
+        return tuple(jnp.where(keep, a, b) for a, b in zip(x, y, strict=True))
+
+    def joined(x: Any, y: Any) -> Any:
+        return (x[0] + y[0] + x[0] * y[0],)
+
+    def apart(x: Any, y: Any) -> Any:
+        return lax.max(x[0], y[0]), lax.add(x[1], y[1])
+
+    for letter in "iufg":
+        x, y = small(letter, 5, 7), data("i", 5, 7)
+        low = np.asarray(0 if letter == "u" else -100).astype(x.dtype)[()]
+        finite = np.where(np.isfinite(x.astype(F32)), x, np.ones((), x.dtype))
+        for axes in ((0,), (0, 1)):
+            label = f"{NAMES[letter]}-{len(axes)}"
+            yield case(
+                f"largest-{label}", lambda x, y, s=low, a=axes: lax.reduce((x, y), (s, I32(0)), largest, a), finite, y
+            )
+            yield case(f"apart-{label}", lambda x, y, s=low, a=axes: lax.reduce((x, y), (s, I32(5)), apart, a), x, y)
+    for letter in "iu":
+        one = case(
+            f"joined-{NAMES[letter]}",
+            lambda x: lax.reduce((x,), (np.asarray(3, x.dtype)[()],), joined, (1,)),
+            data(letter, 5, 7),
+        )
+        yield one
+        yield vmapped(one)
+    yield case("from-input", lambda x: lax.reduce((x,), (x[0, 0],), joined, (1,)), data("i", 5, 7))
+    yield case("last", lambda x: lax.reduce(x, F32(0), lambda _, b: b, (0,)), data("f", 6, 7))
+    yield case("bool", lambda x: lax.reduce(x, False, lambda a, b: a ^ b, (0,)), data("b", 6, 7))
+    yield case("empty", lambda x: lax.reduce((x,), (F32(3),), joined, (0,)), data("f", 0, 3))
+
+
+def _poolings() -> dict[str, list[Case]]:
+    """Gradients and derivatives of poolings."""
+    found: dict[str, list[Case]] = {"select_and_scatter_add": [], "select_and_gather_add": []}
+
+    def pooled(x: Any, operator: Any, start: Any) -> Any:
+        return lax.reduce_window(x, start, operator, (2, 3), (1, 2), ((1, 0), (1, 2)))
+
+    for letter in "fg":
+        x, y = small(letter, 5, 8), data(letter, 5, 8, seed=1)
+        for name, operator, start in (("max", lax.max, -inf), ("min", lax.min, inf)):
+            first = np.asarray(start).astype(x.dtype)[()]
+
+            def pool(x: Any, operator: Any = operator, first: Any = first) -> Any:
+                return pooled(x, operator, first)
+
+            def back(x: Any, y: Any, pool: Any = pool) -> Any:
+                return jax.vjp(pool, x)[1](pool(y))[0]
+
+            label = f"{name}-{NAMES[letter]}"
+            found["select_and_scatter_add"].append(case(label, back, x, y))
+            # JAX picks one of several equal elements in an order that depends on strides and padding.
+            distinct = np.random.default_rng(0).permutation(40).reshape(5, 8).astype(x.dtype)
+            found["select_and_gather_add"].append(
+                case(label, lambda x, y, f=pool: jax.jvp(f, (x,), (y,))[1], distinct, y)
+            )
+    for cases in found.values():
+        cases.append(vmapped(cases[0]))
+    return found
+
 
 def _sort() -> Iterator[Case]:
     for letter in "fiubg":
@@ -298,12 +388,13 @@ def _opaque() -> dict[str, list[Case]]:
 def rows() -> dict[str, list[Case]]:
     found = {name: list(_reduce(name)) for name in REDUCE}
     found |= {name: list(_cumulative(name)) for name in CUMULATIVE}
-    found |= _opaque()
+    found |= _opaque() | _poolings()
     found |= {
         "argmax": list(_arg(lax.argmax)),
         "argmin": list(_arg(lax.argmin)),
         "conv_general_dilated": list(_conv()),
         "dot_general": list(_dot()),
+        "reduce": list(_any_reduce()),
         "reduce_window": list(_any_window()),
         "reduce_window_max": list(_window(lax.max, (-inf, -(2**31), 0))),
         "reduce_window_min": list(_window(lax.min, (inf, 2**31 - 1, 2**32 - 1))),
