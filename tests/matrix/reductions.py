@@ -88,7 +88,10 @@ def _arg(function: Callable[..., Any]) -> Iterator[Case]:
             one = case(f"ties-{NAMES[letter]}", run, small(letter, 5, 7))
             yield one
             yield vmapped(one)
-    yield case("uint32-index", lambda x: function(x, 1, np.uint32), small("f", 5, 7))
+    for index in (np.uint32, np.int8, np.uint16):
+        yield case(f"{index.__name__}-index", lambda x, i=index: function(x, 1, i), small("f", 5, 7))
+    # JAX compares such indices after they have wrapped around: of equals the lowest wrapped one wins.
+    yield case("int8-index-wrapped", lambda x: function(x, 0, np.int8), np.abs(small("f", 300, 2)) > 5)
     yield case("rank1", lambda x: function(x, 0, np.int32), small("f", 9, seed=3))
     yield case("rank8", lambda x: function(x, 3, np.int32), data("f", 1, 2, 1, 3, 2, 1, 1, 2))
 

@@ -113,6 +113,8 @@ def arg_extremum(op: str) -> Lowering:
     def lower(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
         (axis,) = eqn.params["axes"]
         index = np.dtype(eqn.params["index_dtype"]).name
+        if x.shape[axis] - 1 > np.iinfo(index).max:
+            raise Unsupported(f"{eqn.primitive.name} over {x.shape[axis]} elements: {index} indices wrap around")
         x = b.cast(x, _INDEXABLE.get(x.dtype, x.dtype))
         result = _arg(b, op, x, axis)
         if x.dtype in FLOATS:
