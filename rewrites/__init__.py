@@ -6,6 +6,7 @@ from opcompat.lint import Lint
 from opcompat.rule import Rule
 
 from . import (
+    approximate_top_k,
     arctangent,
     bitwise_and,
     bitwise_not,
@@ -87,6 +88,7 @@ RULES: tuple[Rule | Lint, ...] = (
     windows.RULE,
     custom_reductions.RULE,
     select_and_scatter.RULE,
+    approximate_top_k.RULE,
     convolution.RULE,
     reduce_precision.RULE,
     running.RULE,

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from .harness import EXACT, SUMS, Case, Closeness, case, vmapped
-from .values import BF16, F32, I32, NAMES, data, inf, nan, small
+from .values import BF16, DTYPES, F32, I32, NAMES, data, inf, nan, small
 
 TABLEAU = np.array(
     [
@@ -288,6 +288,15 @@ def _top_k() -> Iterator[Case]:
     yield case("one", lambda x: lax.top_k(x, 1), small("f", 3, 7))
 
 
+def _approximate_top_k() -> Iterator[Case]:
+    """Of distinct numbers: of equal ones, JAX gives any."""
+    for letter in "fhg":
+        x = np.random.default_rng(0).permutation(3 * 40).reshape(3, 40).astype(DTYPES[letter]) - DTYPES[letter](60)
+        yield case(f"largest-{NAMES[letter]}", lambda x: lax.approx_max_k(x, 4), x)
+        yield case(f"smallest-{NAMES[letter]}", lambda x: lax.approx_min_k(x, 4, reduction_dimension=0), x[:, :20].T)
+    yield vmapped(case("stacked", lambda x: lax.approx_max_k(x, 2), np.arange(12, dtype=F32).reshape(3, 4)))
+
+
 # -- products
 
 DOTS = {
@@ -393,6 +402,7 @@ def rows() -> dict[str, list[Case]]:
     found |= {name: list(_cumulative(name)) for name in CUMULATIVE}
     found |= _opaque() | _poolings()
     found |= {
+        "approx_top_k": list(_approximate_top_k()),
         "argmax": list(_arg(lax.argmax)),
         "argmin": list(_arg(lax.argmin)),
         "conv_general_dilated": list(_conv()),
