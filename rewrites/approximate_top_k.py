@@ -7,7 +7,7 @@ After: `top_k` of the operand, or of its negative for the smallest.
 Why: the approximation is made for other hardware, and no runtime has it. On the CPU JAX sorts, too.
 
 Exactness: bit for bit where the values are distinct numbers. JAX's sort is not stable, so of equal values it may give
-other places: here those of the first come out. NaN stands in no certain place in JAX.
+other places: here the first ones come out. NaN has no certain place in JAX, and moves numbers too.
 """
 
 from __future__ import annotations

@@ -418,6 +418,13 @@ def test_top_k_ranks_zeros(tmp_path: Path) -> None:
     agrees(tmp_path, lambda x: lax.top_k(x, 4), x)
 
 
+def test_top_k_ranks_nan_by_sign(tmp_path: Path) -> None:
+    """From opset 26 on, which shows the bits."""
+    negative = np.copysign(np.nan, F32(-1)).astype(F32)
+    x = np.array([0, negative, -0.0, nan, inf, 1, -inf, negative, nan, -0.0, 0, -1, 1, 3e38, 1e-30], F32)
+    agrees(tmp_path, lambda x: lax.top_k(x, x.shape[-1]), np.stack([x, np.roll(x, 4), -x]), opset=26)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("kind", "fiub")
 def test_sort(tmp_path: Path, kind: str, axis: int) -> None:

@@ -195,21 +195,30 @@ def _top(b: OnnxBuilder, key: Tensor, k: int, axis: int, largest: bool) -> tuple
 
 
 def top_k(b: OnnxBuilder, eqn: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The k largest, ties in order of index. JAX ranks +0 above -0, which TopK takes as equal.
-
-    NaN comes first. (JAX puts one with its sign bit set last; ONNX cannot see that bit.)
-    So the key has the largest negative denormal in place of -0: the reciprocal tells the two zeros apart.
-    """
+    """The k largest, ties in order of index."""
     axis = int(eqn.params.get("axis", x.rank - 1)) % x.rank
     k = int(eqn.params["k"])
     index = eqn.outvars[1].aval.dtype.name
-    key = b.cast(x, _INDEXABLE.get(x.dtype, x.dtype))
-    if x.dtype == "float32":
-        reciprocal = b.elementwise("Reciprocal", x)
-        minus_zero = b.elementwise("Equal", reciprocal, b.scalar(-np.inf, x.dtype), dtype="bool")
-        key = b.where(minus_zero, b.scalar(-np.finfo(np.float32).smallest_subnormal, x.dtype), x)
+    key = _total_order(b, x) if x.dtype in FLOATS else b.cast(x, _INDEXABLE.get(x.dtype, x.dtype))
     _, indices = _top(b, key, k, axis, largest=True)
     return _taken(b, x, indices, axis), b.cast(indices, index)
+
+
+def _total_order(b: OnnxBuilder, x: Tensor) -> Tensor:
+    """A key in JAX's order of floats: NaN with its sign bit set, negative numbers, -0, +0, positive numbers, NaN.
+
+    From opset 26 on, integers: the bits, of negative values all flipped but the sign. Before, ONNX cannot see the
+    sign of NaN, and every NaN comes first. The key there has the largest negative denormal in place of -0: the
+    reciprocal tells the two zeros apart.
+    """
+    if b.opset >= 26:
+        to = f"int{bits(x.dtype)}"
+        words = b.op1("BitCast", [x], x.shape, to, to=to)
+        negative = b.elementwise("Less", words, b.scalar(0, to), dtype="bool")
+        return b.elementwise("BitwiseXor", words, b.where(negative, b.scalar(np.iinfo(to).max, to), b.scalar(0, to)))
+    reciprocal = b.elementwise("Reciprocal", x)
+    minus_zero = b.elementwise("Equal", reciprocal, b.scalar(-np.inf, x.dtype), dtype="bool")
+    return b.where(minus_zero, b.scalar(-np.finfo(np.dtype(x.dtype)).smallest_subnormal, x.dtype), x)
 
 
 def sort(b: OnnxBuilder, eqn: Any, *xs: Tensor) -> tuple[Tensor, ...]:
