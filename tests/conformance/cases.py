@@ -31,13 +31,9 @@ ACCUMULATING = frozenset(f"{_SUMS} {_PRODUCTS} {_SOLVERS}".split())
 """Groups whose results depend on the order of additions where values overflow or cancel: JAX promises none. Their
 boundary values are zeros, infinities, NaN and numbers of ordinary size, for which every order gives the same."""
 
-CHOOSING = ("lu",)
-"""Groups that go on with the largest of some elements: where one of them is NaN, LAPACK promises no choice, and takes
+WITHOUT_NAN = frozenset({"approx_top_k", "lu"})
+"""Groups that look for the largest of some elements by `>`, which is no order where one is NaN: JAX itself takes
 different ones in vectors of different lengths. Their boundary values hold no NaN."""
-
-UNORDERED = frozenset({"approx_top_k"})
-"""Groups in which JAX promises no order of equal values and NaN: their boundary values are distinct numbers, in place
-of the first of each row."""
 
 
 @cache
@@ -88,14 +84,8 @@ def boundaries(harness: Any, own: Sequence[np.ndarray]) -> list[np.ndarray] | No
         if harness.group_name == "conv_general_dilated" and shift == 1:
             # XLA has two answers for an infinite weight on padding, NaN and nothing, by the program it chooses.
             special = special[np.isfinite(special)]
-        if harness.group_name in CHOOSING and x.dtype.kind not in "biu":
+        if harness.group_name in WITHOUT_NAN and x.dtype.kind not in "biu":
             special = special[special == special]
-        if harness.group_name in UNORDERED:
-            distinct = np.unique(special[special == special])
-            head = min(distinct.size, x.shape[-1])
-            rows = np.broadcast_to(distinct[:head], (*x.shape[:-1], head))
-            found.append(np.concatenate([rows, x[..., head:]], -1))
-            continue
         # Each operand's list is turned by another amount.
         found.append(np.resize(np.roll(special, -5 * shift), x.shape))
     return found
