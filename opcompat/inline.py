@@ -44,11 +44,8 @@ IDENTITIES = frozenset(
         "copy_p",
         "device_put",
         "layout_constraint",
-        "mesh_cast",
         "name",
         "optimization_barrier",
-        "pvary",
-        "reshard",
         "sharding_constraint",
         "stop_gradient",
     }

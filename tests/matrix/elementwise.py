@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import primitives as prims
 
 from .harness import ELEMENTARY, EXACT, ROUNDED, SUMS, Case, Closeness, case
@@ -83,9 +84,13 @@ UNARY: dict[str, Unary] = {
     "name": Unary(lambda x: checkpoint_name(x, "x"), ALL),
     "neg": Unary(lax.neg, ARITHMETIC),
     "not": Unary(lax.bitwise_not, "iub"),
+    "layout_constraint": Unary(lambda x: with_layout_constraint(x, Layout(tuple(range(x.ndim)))), "fi"),
     "optimization_barrier": Unary(lax.optimization_barrier, ALL),
     "population_count": Unary(lax.population_count, "iu"),
     "rsqrt": Unary(lax.rsqrt, "fhg", ELEMENTARY),
+    "sharding_constraint": Unary(
+        lambda x: lax.with_sharding_constraint(x, jax.sharding.SingleDeviceSharding(jax.devices()[0])), "fi"
+    ),
     "sign": Unary(lax.sign, ARITHMETIC),
     "sin": Unary(lax.sin, "fhg", ELEMENTARY),
     "sinh": Unary(lax.sinh, "fg", ELEMENTARY),

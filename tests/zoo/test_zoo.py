@@ -9,7 +9,24 @@ import pytest
 from tests.zoo.policy import names
 from tests.zoo.run import RESULTS, TABLE, good, run, table
 
-SUBSET: tuple[str, ...] = ()
+SUBSET = (
+    "brax_ppo_stochastic",
+    "cem_planner",
+    "ddpm_sampler",
+    "decision_transformer",
+    "distrax_beta",
+    "distrax_squashed",
+    "dreamerv3_package",
+    "flax_nnx_train_switch",
+    "haiku_transformer",
+    "mctx_gumbel",
+    "purejaxrl_recurrent",
+    "random_shooting",
+    "realnvp_tfp",
+    "resnet_encoder",
+    "structured_observations",
+    "vit_encoder",
+)
 """Together they use every rule and primitive that the whole zoo does."""
 
 
