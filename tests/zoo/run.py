@@ -89,9 +89,9 @@ def main() -> int:
             state = "ok" if good(result) else "FAILED"
             print(f"{state:7}{result['name']:32}{result.get('seconds', 0):7.1f} s  {result['problem']}", flush=True)
     if not options.names:
-        TABLE.write_text(table(results))
         lasting = [{k: v for k, v in r.items() if k != "seconds"} for r in results]
         RESULTS.write_text(json.dumps(lasting, indent=1, sort_keys=True) + "\n")
+        TABLE.write_text(table(json.loads(RESULTS.read_text())))
     return 0 if all(map(good, results)) else 1
 
 
