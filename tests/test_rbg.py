@@ -1,4 +1,4 @@
-"""Philox and Threefry, bit for bit: generators, rbg and unsafe_rbg keys and batches, in JAX and in both runtimes."""
+"""Philox and Threefry, bit for bit: the generators, rbg and unsafe_rbg keys, batches; in JAX and in both runtimes."""
 
 from __future__ import annotations
 
