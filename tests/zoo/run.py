@@ -26,6 +26,7 @@ HEAD = """# The zoo
 Written by `make zoo`; do not edit. Policies as people build them, from released packages, with random weights:
 scanned, converted to both formats, and verified over 200 steps (and as many keys), with the closed loop where they are
 recurrent. An error is the largest absolute one of any float output; draws are equal unless a number stands behind them.
+Stable-Baselines-JAX is not among them: its package needs a build of torch for GPUs.
 
 """
 
