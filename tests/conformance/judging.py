@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -45,6 +45,14 @@ class Outcome:
         return asdict(self)
 
 
+class Known(NamedTuple):
+    """A case as a model, the arguments of its calls (its own first), and what JAX gives for each."""
+
+    model: Model
+    inputs: Sequence[Sequence[np.ndarray]]
+    wanted: Sequence[Sequence[np.ndarray]]
+
+
 def examine(name: str, backends: Sequence[str]) -> list[Outcome]:
     """The case on each backend. Raises nothing that a case may bring about, but it may crash the process."""
     harness = all_cases()[name]
@@ -60,12 +68,11 @@ def examine(name: str, backends: Sequence[str]) -> list[Outcome]:
         wanted = [[np.asarray(x) for x in flat(program(*args))] for args in inputs]
     except Exception as error:  # noqa: BLE001 - whatever JAX says
         return [outcome(b, "not in JAX", f"{type(error).__name__}: {error}") for b in backends]
+    known = Known(Model("case", {}, {"e0": _entry_point(harness, own)}), inputs, wanted)
     found = []
     for backend in backends:
         try:
-            model = Model("case", {}, {"e0": _entry_point(harness, own)})
-            traced = trace(model, "e0")
-            analysis = analyze(traced, judge(backend), packs.rules())
+            analysis = analyze(trace(known.model, "e0"), judge(backend), packs.rules())
         except OpcompatError as error:
             found.append(outcome(backend, "refused", str(error)))
             continue
@@ -73,7 +80,7 @@ def examine(name: str, backends: Sequence[str]) -> list[Outcome]:
             found.append(outcome(backend, "wrong", f"{type(error).__name__}: {error}"))
             continue
         ops = tuple(sorted({node.op for node in analysis.lowered.graph.walk()}))
-        status, detail = _status(backend, model, analysis, inputs, wanted)
+        status, detail = _status(backend, analysis, known)
         found.append(outcome(backend, status, detail, ops))
     return found
 
@@ -85,29 +92,17 @@ def _entry_point(harness: Any, own: Sequence[np.ndarray]) -> EntryPoint:
     return EntryPoint(run, tuple(own), names=tuple(f"x{i}" for i in range(len(own))))
 
 
-def _status(
-    backend: str,
-    model: Model,
-    analysis: Analysis,
-    inputs: Sequence[Sequence[np.ndarray]],
-    wanted: Sequence[Sequence[np.ndarray]],
-) -> tuple[Status, str]:
+def _status(backend: str, analysis: Analysis, known: Known) -> tuple[Status, str]:
     if not analysis.ok:
-        return _refused(backend, model, analysis, inputs, wanted)
-    problem = _run(backend, model, analysis, inputs, wanted)
+        return _refused(backend, analysis, known)
+    problem = _run(backend, analysis, known)
     if problem:
         return "wrong", problem
     reached = not analysis.trace.inputs or _reaches(analysis.lowered.graph)
     return ("passed", "") if reached else ("folded", "")
 
 
-def _refused(
-    backend: str,
-    model: Model,
-    analysis: Analysis,
-    inputs: Sequence[Sequence[np.ndarray]],
-    wanted: Sequence[Sequence[np.ndarray]],
-) -> tuple[Status, str]:
+def _refused(backend: str, analysis: Analysis, known: Known) -> tuple[Status, str]:
     """A refusal has to name primitive and reason, and what it refuses must not run if it is tried all the same."""
     bad = [k for k, j in analysis.judgements.items() if j.verdict in ("unsupported", "unknown")]
     reason = refusal(analysis)
@@ -117,21 +112,15 @@ def _refused(
         return "unclear", text
     if any(node.op == PLACEHOLDER for node in analysis.lowered.graph.walk()):
         return "refused", text
-    return ("refused", text) if _run(backend, model, analysis, inputs, wanted) else ("pessimistic", text)
+    return ("refused", text) if _run(backend, analysis, known) else ("pessimistic", text)
 
 
-def _run(
-    backend: str,
-    model: Model,
-    analysis: Analysis,
-    inputs: Sequence[Sequence[np.ndarray]],
-    wanted: Sequence[Sequence[np.ndarray]],
-) -> str:
+def _run(backend: str, analysis: Analysis, known: Known) -> str:
     """What is wrong with the artifact, or ""."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             run = OPEN[backend]([analysis], Path(folder))
-            for args, want in zip(inputs, wanted, strict=True):
+            for args, want in zip(known.inputs, known.wanted, strict=True):
                 given = zip(analysis.trace.inputs, args, strict=True)
                 results = run("e0", {leaf.name: in_file(x) for leaf, x in given})
                 got = [_in_dtype(results[leaf.name], leaf.file_dtype) for leaf in analysis.trace.outputs]
@@ -139,10 +128,10 @@ def _run(
                 excused = problem and (
                     _same_records(analysis.trace, got, want)
                     or _same_picks(analysis.trace, args, got, want)
-                    or (args is not inputs[0] and _within_own_error(model, analysis.trace, args, got, want))
+                    or (args is not known.inputs[0] and _within_own_error(known.model, analysis.trace, args, got, want))
                 )
                 if problem and not excused:
-                    return f"{'own' if args is inputs[0] else 'boundary'} values: {problem}"
+                    return f"{'own' if args is known.inputs[0] else 'boundary'} values: {problem}"
         except Exception as error:  # noqa: BLE001 - runtimes fail in many ways: each is a finding
             return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     return ""
