@@ -99,18 +99,22 @@ def philox(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[Array], tuple[A
     return generate
 
 
-def apply(site: Site) -> Replacement | Declined | None:
-    params = site.eqn.params
-    dtype, shape = np.dtype(params["dtype"]), tuple(params["shape"])
-    if params["algorithm"] == lax.RandomAlgorithm.RNG_THREE_FRY:
-        return None  # OC106
+def generated(site: Site, generator: Callable[[tuple[int, ...], Any], Callable[..., Any]]) -> Replacement | Declined:
+    """rng_bit_generator by `generator(shape, dtype)`, which counts in 32-bit words."""
+    dtype, shape = np.dtype(site.params["dtype"]), tuple(site.params["shape"])
     if site.aval(0).dtype != _WORD:
         return Declined(f"the key is {site.aval(0).dtype}, not words of 32 bits")
     if dtype not in (np.dtype(np.uint8), np.dtype(np.uint16), _WORD):
         return Declined(f"only for 8, 16 and 32 bits, not {dtype}")
     if math.prod(shape) >= 2**32:
-        return Declined("the block counter needs 64 bits")
-    return site.replace(philox(shape, dtype))
+        return Declined("the count needs 64 bits")
+    return site.replace(generator(shape, dtype))
+
+
+def apply(site: Site) -> Replacement | Declined | None:
+    if site.params["algorithm"] == lax.RandomAlgorithm.RNG_THREE_FRY:
+        return None  # OC106
+    return generated(site, philox)
 
 
 def _bits(shape: tuple[int, ...], dtype: Any, algorithm: Any = lax.RandomAlgorithm.RNG_DEFAULT) -> Any:

@@ -24,7 +24,7 @@ from jax import Array, lax
 
 from opcompat.rule import BITWISE, Declined, Example, Replacement, Rule, Site
 
-from .philox import plus
+from .philox import generated, plus
 from .threefry import threefry2x32
 
 _WORD = np.dtype(np.uint32)
@@ -58,16 +58,9 @@ def _generator(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[Array], tup
 
 
 def apply(site: Site) -> Replacement | Declined | None:
-    dtype, shape = np.dtype(site.params["dtype"]), tuple(site.params["shape"])
     if site.params["algorithm"] != lax.RandomAlgorithm.RNG_THREE_FRY:
         return None
-    if site.aval(0).dtype != _WORD:
-        return Declined(f"the key is {site.aval(0).dtype}, not words of 32 bits")
-    if dtype not in (np.dtype(np.uint8), np.dtype(np.uint16), _WORD):
-        return Declined(f"only for 8, 16 and 32 bits, not {dtype}")
-    if math.prod(shape) >= 2**32:
-        return Declined("the count needs 64 bits")
-    return site.replace(_generator(shape, dtype))
+    return generated(site, _generator)
 
 
 def _bits(shape: tuple[int, ...], dtype: Any = np.uint32, algorithm: Any = lax.RandomAlgorithm.RNG_THREE_FRY) -> Any:
