@@ -66,3 +66,7 @@ class CrashError(OpcompatError):
     """A foreign runtime or converter died or hung in its child process."""
 
     exit_code = 3
+
+
+class LimitError(CrashError):
+    """What ran in a child process needed more time, memory or room than it was given."""
