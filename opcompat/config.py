@@ -22,6 +22,24 @@ _FACTORY = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\Z")
 
 
 @dataclass(frozen=True)
+class Wiring:
+    """How an entry point of a model without Python source is used: what its file cannot say.
+
+    Attributes:
+      feedback: output name -> input name.
+      init: input name -> "ENTRY_POINT.OUTPUT", a number for every element, or nested lists of numbers.
+      keys: names of the inputs that are PRNG keys -> their implementations ("threefry2x32"; "" follows from the
+        shape). None leaves it to the loader, which takes uint32[2] for threefry keys and uint32[4] for rbg keys.
+      tolerance: largest absolute error allowed, for all float outputs or by output name.
+    """
+
+    feedback: Mapping[str, str] = field(default_factory=dict)
+    init: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, str] | None = None
+    tolerance: float | Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
 class Config:
     """The settings of one file; None, or an empty table, is what it does not set.
 
@@ -29,6 +47,10 @@ class Config:
       path: the file, or None where there is none.
       factory: "module:function", which returns an opcompat.Model. The module is imported from path's folder.
       factory_args: keyword arguments of the factory.
+      source: the file or folder that holds the model, relative to path's folder, where there is no factory.
+      dims: sizes of the source's symbolic dimensions.
+      via: the route by which the source is read, where there are several.
+      entry_points: how the source's entry points are used, by their names.
       targets: names of the targets that `scan` judges.
       to: formats that `convert` writes.
       out: folder for the bundle.
@@ -41,6 +63,10 @@ class Config:
     path: Path | None = None
     factory: str | None = None
     factory_args: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    via: str | None = None
+    entry_points: Mapping[str, Wiring] = field(default_factory=dict)
     targets: tuple[str, ...] | None = None
     to: tuple[str, ...] | None = None
     out: Path | None = None
@@ -117,6 +143,8 @@ def _parse(path: Path, where: str, table: Any) -> Config:
             values[key] = _READERS[key](value)
         except ConfigError as error:
             raise ConfigError(f"{label}: {key}: {error}") from error
+    if "factory" in values and "source" in values:
+        raise ConfigError(f"{label}: factory and source both name the model; keep one")
     if "out" in values:
         values["out"] = path.parent / values["out"]
     return Config(path=path, **values)
@@ -138,9 +166,45 @@ def _factory(value: Any) -> str:
     return str(value)
 
 
-def _table(value: Any) -> Mapping[str, Any]:
+def _table(value: Any, of: str = "keyword arguments") -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"must be a table of keyword arguments, not {_describe(value)}")
+        raise ConfigError(f"must be a table of {of}, not {_describe(value)}")
+    return value
+
+
+def _dims(value: Any) -> Mapping[str, int]:
+    return {name: _positive(size) for name, size in _table(value, "sizes by the names of dimensions").items()}
+
+
+def _entry_points(value: Any) -> Mapping[str, Wiring]:
+    return {name: _wiring(name, table) for name, table in _table(value, "tables, one per entry point").items()}
+
+
+def _wiring(name: str, value: Any) -> Wiring:
+    table = _table(value, "settings of an entry point")
+    for key in table:
+        if key not in _WIRING:
+            raise ConfigError(f"{name}: unknown key {key!r}{did_you_mean(key, _WIRING)} (known: {', '.join(_WIRING)})")
+    return Wiring(**{key: _WIRING[key](item) for key, item in table.items()})
+
+
+def _links(value: Any) -> Mapping[str, str]:
+    return {name: _text(target) for name, target in _table(value, "names of inputs by names of outputs").items()}
+
+
+def key_names(value: Any) -> Mapping[str, str]:
+    """Names of keys, or a table from names to implementations, as that table. Raises ConfigError."""
+    if isinstance(value, dict):
+        return {name: _text(implementation) for name, implementation in value.items()}
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"keys must be a list of inputs, or a table from inputs to kinds of keys, not {value!r}")
+    return dict.fromkeys(value, "")
+
+
+def _tolerance(value: Any) -> Any:
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+        raise ConfigError(f"tolerance must be a number, or numbers by output, not {_describe(value)}")
     return value
 
 
@@ -162,9 +226,20 @@ def _sizes(value: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(_positive(item) for item in value))
 
 
+_WIRING: Mapping[str, Callable[[Any], Any]] = {
+    "feedback": _links,
+    "init": lambda value: _table(value, "first values by names of inputs"),
+    "keys": key_names,
+    "tolerance": _tolerance,
+}
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "factory": _factory,
     "factory_args": _table,
+    "source": _text,
+    "dims": _dims,
+    "via": _text,
+    "entry_points": _entry_points,
     "targets": _names,
     "to": _names,
     "out": lambda value: Path(_text(value)),

@@ -247,7 +247,7 @@ def test_a_factory_that_raises_shows_its_traceback_on_demand(engine: Engine, sou
         (["convert", "model", "--sampling", "greed"], "sampling 'greed' does not exist; did you mean 'greedy'?"),
         (["convert", "model", "--steps", "0"], "0 is not in the range x>=1"),
         (["verify", "bundle", "--output", "json=bundle/r.json"], "it lies inside a bundle"),
-        (["verify", "bundle", "--arg", "a=1"], "--arg needs SOURCE"),
+        (["verify", "bundle", "--arg", "a=1"], "they need SOURCE"),
         (["targets", "litter"], "no target 'litter'; did you mean 'litert'?"),
         (["scann", "model"], "No such command 'scann'"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opcompat.errors import ConfigError, SourceError
-from opcompat.sources import load
+from opcompat.sources import Options, load
 
 POLICY = """
 from opcompat.model import EntryPoint, Model
@@ -60,7 +60,7 @@ def configure(folder: Path, factory: str) -> str:
 
 def failure(source: str, **args: object) -> str:
     with pytest.raises(SourceError) as caught:
-        load(source, factory_args=args)
+        load(source, Options(factory_args=args))
     assert caught.value.exit_code == 2
     return str(caught.value)
 
@@ -68,7 +68,7 @@ def failure(source: str, **args: object) -> str:
 def test_a_folder(folder: Path) -> None:
     loaded = load(str(folder))
     assert (loaded.model.name, loaded.name, loaded.root) == ("from_toml", str(folder), folder)
-    assert load(str(folder), factory_args={"name": "given", "flag": True}).model.params == {"flag": True}
+    assert load(str(folder), Options(factory_args={"name": "given", "flag": True})).model.params == {"flag": True}
 
 
 def test_a_folder_with_only_pyproject(folder: Path) -> None:

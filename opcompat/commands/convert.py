@@ -11,6 +11,7 @@ from opcompat import config
 from opcompat.commands import options, output
 from opcompat.commands.boundary import Command
 from opcompat.commands.choose import known_formats
+from opcompat.sources import Options, folder_of, load_model
 
 STEPS = 100
 
@@ -27,7 +28,7 @@ STEPS = 100
 @click.option("--force", is_flag=True, help="Replace DIR if it holds a bundle that opcompat wrote.")
 @options.positive("--steps", f"Steps that each artifact is compared with JAX, by default {STEPS}.")
 @options.positive("--seeds", "Seeds to do so from, by default 1.")
-@options.factory_args
+@options.loading
 @options.reporting
 @options.common
 def convert(
@@ -42,7 +43,7 @@ def convert(
     force: bool,
     steps: int | None,
     seeds: int | None,
-    args: dict[str, Any],
+    loading: Options,
     **shared: Any,
 ) -> None:
     """Write the model as a bundle, and prove it against JAX.
@@ -50,8 +51,6 @@ def convert(
     The model is rewritten for each format's runtime, and each artifact is loaded there and compared with JAX.
     Exit code 1 says that something stays unsupported or that an artifact differs; DIR is not written then.
     """
-    from opcompat.sources import folder_of, load
-
     folder = folder_of(source)
     settings = config.find(folder)
     formats = known_formats(to or settings.to or _missing("--to", "onnx,tflite"))
@@ -61,7 +60,7 @@ def convert(
         from opcompat import api
 
         say(f"loading {source}")
-        loaded = load(source, factory_args=args)
+        loaded = load_model(source, loading)
         _, report = api.convert(
             loaded.model,
             place,

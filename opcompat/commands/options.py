@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from opcompat.config import check_sampling
+from opcompat.config import Wiring, check_sampling
 from opcompat.errors import ConfigError
+from opcompat.sources import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,16 +44,47 @@ def reporting(function: F) -> F:
     return function
 
 
-def factory_args(function: F) -> F:
-    """--arg, on the commands that load a source."""
-    return click.option(
-        "--arg",
-        "args",
-        metavar="NAME=VALUE",
-        multiple=True,
-        callback=_parse_args,
-        help="Keyword argument for the factory, as a TOML value or else a string: --arg size=small.",
-    )(function)
+def loading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What says how a source is loaded, on the commands that do: one argument, `loading`, of type Options."""
+
+    @functools.wraps(function)
+    def with_options(
+        *positional: Any,
+        args: dict[str, Any],
+        dims: dict[str, int],
+        via: str,
+        keys: dict[str, str] | None,
+        feedback: dict[str, str],
+        init: dict[str, Any],
+        **rest: Any,
+    ) -> Any:
+        wiring = Wiring(feedback=feedback, init=init, keys=keys)
+        return function(*positional, loading=Options(args, dims, via, wiring), **rest)
+
+    texts = {
+        "args": "Keyword argument for the factory, as a TOML value or else a string: --arg size=small.",
+        "dims": "Size of a symbolic dimension of the source: --dim b=1.",
+        "via": "Route by which the source is read, where there are several.",
+        "keys": "Input that is a PRNG key, if the source does not say so; IMPL by default follows from its shape.",
+        "feedback": "Output that is fed back into an input, for a source that cannot say so.",
+        "init": "First value of an input that is fed back: ENTRY_POINT.OUTPUT, or a number for all elements.",
+    }
+    for option in (
+        _pairs("--init", "init", "INPUT=VALUE", _parse_args, texts["init"]),
+        _pairs("--feedback", "feedback", "OUTPUT=INPUT", _parse_links, texts["feedback"]),
+        _pairs("--key", "keys", "INPUT[=IMPL]", _parse_keys, texts["keys"]),
+        click.option(
+            "--via", metavar="ROUTE", default="", help="Route by which to read the source, if it has several."
+        ),
+        _pairs("--dim", "dims", "NAME=SIZE", _parse_dims, texts["dims"]),
+        _pairs("--arg", "args", "NAME=VALUE", _parse_args, texts["args"]),
+    ):
+        with_options = option(with_options)
+    return with_options
+
+
+def _pairs(option: str, name: str, metavar: str, callback: Any, text: str) -> Callable[[Any], Any]:
+    return click.option(option, name, metavar=metavar, multiple=True, callback=callback, help=text)
 
 
 def names(option: str, destination: str, text: str) -> Callable[[F], F]:
@@ -104,6 +137,26 @@ def _split(ctx: click.Context, param: click.Parameter, value: str, example: str)
 def _parse_args(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, Any]:
     pairs = [_split(ctx, param, value, "NAME=VALUE") for value in values]
     return {name: toml_value(text) for name, text in pairs}
+
+
+def _parse_links(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    return dict(_split(ctx, param, value, "OUTPUT=INPUT") for value in values)
+
+
+def _parse_keys(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
+    """None if none is named: then the source's own inputs tell."""
+    found = [value.partition("=") for value in values]
+    if not all(name.strip() for name, _, _ in found):
+        raise click.BadParameter("an input has no name", ctx, param)
+    return {name.strip(): implementation.strip() for name, _, implementation in found} if values else None
+
+
+def _parse_dims(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, int]:
+    pairs = dict(_split(ctx, param, value, "NAME=SIZE") for value in values)
+    for name, size in pairs.items():
+        if not size.isdecimal() or not int(size):
+            raise click.BadParameter(f"{name}={size}: the size is no whole number from 1", ctx, param)
+    return {name: int(size) for name, size in pairs.items()}
 
 
 def _parse_outputs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:

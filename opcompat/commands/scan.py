@@ -10,6 +10,7 @@ from opcompat import config
 from opcompat.commands import options, output
 from opcompat.commands.boundary import Command
 from opcompat.commands.choose import known_targets
+from opcompat.sources import Options, folder_of, load_model
 
 
 @click.command(cls=Command)
@@ -18,7 +19,7 @@ from opcompat.commands.choose import known_targets
 @options.positive("--opset", "ONNX opset version, by default chosen for the installed runtime.")
 @options.batch
 @options.narrowing
-@options.factory_args
+@options.loading
 @options.reporting
 @options.common
 def scan(
@@ -27,15 +28,13 @@ def scan(
     opset: int | None,
     batch: tuple[int, ...],
     allow_narrowing: bool,
-    args: dict[str, Any],
+    loading: Options,
     **shared: Any,
 ) -> None:
     """What each target cannot run, where, why, and the rule that helps.
 
     Exit code 1 says that something stays unsupported after rewriting.
     """
-    from opcompat.sources import folder_of, load
-
     folder = folder_of(source)
     settings = config.find(folder)
     result = output.prepare(**shared, sources=[folder])
@@ -44,7 +43,7 @@ def scan(
 
         names = known_targets(targets or settings.targets)
         say(f"loading {source}")
-        loaded = load(source, factory_args=args)
+        loaded = load_model(source, loading)
         report = api.scan(
             loaded.model,
             names,

@@ -10,6 +10,7 @@ import click
 from opcompat import config
 from opcompat.commands import options, output
 from opcompat.commands.boundary import Command
+from opcompat.sources import Options, folder_of, load_model
 
 STEPS = 1000
 
@@ -19,7 +20,7 @@ STEPS = 1000
 @click.argument("source", required=False)
 @options.positive("--steps", f"Steps to compare, by default {STEPS}.")
 @options.positive("--seeds", "Seeds to do so from, by default 1.")
-@options.factory_args
+@options.loading
 @options.reporting
 @options.common
 def verify(
@@ -27,7 +28,7 @@ def verify(
     source: str | None,
     steps: int | None,
     seeds: int | None,
-    args: dict[str, Any],
+    loading: Options,
     **shared: Any,
 ) -> None:
     """Compare a bundle with its model, or with its recording.
@@ -35,11 +36,9 @@ def verify(
     With SOURCE, step by step and in closed loop against JAX. Without it, the recorded reference is replayed.
     Exit code 1 says that an artifact differs.
     """
-    from opcompat.sources import folder_of, load
-
     folder = folder_of(source) if source else Path.cwd()
-    if args and not source:
-        raise click.UsageError("--arg needs SOURCE, whose factory takes it")
+    if loading != Options() and not source:
+        raise click.UsageError("--arg, --dim, --via, --key, --feedback and --init say how to load: they need SOURCE")
     settings = config.find(folder)
     result = output.prepare(**shared, sources=[folder] if source else [], bundles=[bundle])
     with result.working() as say:
@@ -48,7 +47,7 @@ def verify(
         model = None
         if source:
             say(f"loading {source}")
-            model = load(source, factory_args=args).model
+            model = load_model(source, loading).model
         report = api.verify(
             bundle,
             model,

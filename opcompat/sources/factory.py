@@ -15,9 +15,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from opcompat import config
 from opcompat.config import did_you_mean
 from opcompat.errors import SourceError
 from opcompat.model import Model
+from opcompat.sources.base import Loaded, Options
+
+
+def load(source: str, options: Options) -> Loaded:
+    """The model of a folder whose configuration names a factory, or of "module:function" below the working directory.
+
+    Arguments in the configuration belong to the factory that it names, and to no other. Raises SourceError.
+    """
+    path = Path(source)
+    settings = config.find(path if path.is_dir() else Path.cwd())
+    name, root = (str(settings.factory), path.resolve()) if path.is_dir() else (source, Path.cwd())
+    defaults = settings.factory_args if settings.factory == name else {}
+    return Loaded(call(name, {**defaults, **options.factory_args}, root), source, root)
 
 
 def call(name: str, arguments: Mapping[str, Any], root: Path) -> Model:
