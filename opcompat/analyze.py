@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from opcompat.driver import Rewritten, legalize
 from opcompat.jaxcompat import NOWHERE
 from opcompat.lowering.graph import Node
 from opcompat.lowering.lower import PLACEHOLDER, Lowered, contested, lower
+from opcompat.pictures import pictures
 from opcompat.report import VERDICTS, Finding, RuleUse, TargetReport, Verdict, relative
 from opcompat.rule import Rule
 from opcompat.targets.base import Support, Target
@@ -107,9 +109,35 @@ def target_report(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> Target
     for judgement in (j for a in analyses for j in a.judgements.values()):
         counts[judgement.verdict] += 1
     fired = [r for a in analyses for j in a.judgements.values() for r in j.rules]
-    uses = [RuleUse(r.id, r.title, str(r.exactness), fired.count(r.id)) for r in rules if r.id in fired]
-    nodes = {a.trace.entry_point: sum(1 for _ in a.lowered.graph.walk()) for a in analyses}
-    return TargetReport(target.name, target.runtime, target.version, counts, findings(analyses), tuple(uses), nodes)
+    shown = pictures(analyses)
+    uses = [
+        RuleUse(r.id, r.title, str(r.exactness), fired.count(r.id), *shown.get(r.id, ("", "")))
+        for r in rules
+        if r.id in fired
+    ]
+    ops = [(a.trace.entry_point, node.op) for a in analyses for node in a.lowered.graph.walk()]
+    nodes = {a.trace.entry_point: 0 for a in analyses} | Counter(entry for entry, _ in ops)
+    return TargetReport(
+        target=target.name,
+        runtime=target.runtime,
+        version=target.version,
+        counts=counts,
+        findings=findings(analyses),
+        rules=tuple(uses),
+        nodes=nodes,
+        ops=dict(sorted(Counter(op for _, op in ops).items())),
+        primitives=_primitives(analyses),
+    )
+
+
+def _primitives(analyses: Iterable[Analysis]) -> dict[str, dict[str, int]]:
+    """How many original equations of each primitive have each verdict."""
+    found: dict[str, Counter[str]] = {}
+    for analysis in analyses:
+        for ident, judgement in analysis.judgements.items():
+            original = analysis.trace.originals.get(ident) or _INTERFACE
+            found.setdefault(original.primitive, Counter())[judgement.verdict] += 1
+    return {name: {v: by[v] for v in VERDICTS if by[v]} for name, by in sorted(found.items())}
 
 
 def findings(analyses: Iterable[Analysis]) -> tuple[Finding, ...]:
@@ -157,4 +185,5 @@ def _finding(group: Sequence[tuple[Analysis, Original, Judgement]]) -> Finding:
         reason=judgement.reason,
         evidence=judgement.evidence,
         declined=tuple(dict.fromkeys(declined)),
+        scope=original.scope,
     )

@@ -22,6 +22,7 @@ from opcompat.contract import Contract, contracts
 from opcompat.driver import legalize
 from opcompat.errors import BundleError, ConfigError
 from opcompat.inline import inline
+from opcompat.interfaces import interfaces_of
 from opcompat.lint import advise
 from opcompat.manifest import SAMPLING
 from opcompat.model import Model
@@ -84,7 +85,10 @@ def scan(
         progress(f"analyzing for {judge.name}")
         analyses = analyze_all(list(traces.values()), judge, packs.rules(), narrowing=allow_narrowing)
         reports.append(target_report(analyses, packs.rules()))
-    report = replace(conversion.base_report("scan", model, traces, source), targets=tuple(reports), advice=advice)
+    report = conversion.base_report("scan", model, traces, source)
+    report = replace(
+        report, targets=tuple(reports), advice=advice, interfaces=interfaces_of(traces, connected), sampling="exact"
+    )
     if not report.ok:
         return replace(report, next_step=conversion.last_step(conversion.refusal(report)))
     formats = ",".join(f for f, t in catalog.FORMATS.items() if t in targets)

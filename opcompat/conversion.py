@@ -25,6 +25,7 @@ from opcompat.analyze import Analysis, analyze_all, target_report
 from opcompat.bundle import Bundle, reference_path, write_bundle
 from opcompat.contract import Contract, contracts
 from opcompat.errors import ConfigError, UnsupportedError, VerificationError
+from opcompat.interfaces import artifacts_of, interfaces_of
 from opcompat.model import Model
 from opcompat.params import arrays_of
 from opcompat.prune import prune
@@ -141,7 +142,8 @@ def convert(
     weights_known(model)
     planned = plan(model, formats, sampling, opset, narrowing, prune_inputs, progress)
     report = base_report("convert", model, planned.traces, source)
-    report = replace(report, targets=planned.target_reports())
+    interfaces = interfaces_of(planned.traces, planned.contracts)
+    report = replace(report, targets=planned.target_reports(), sampling=sampling, interfaces=interfaces)
     if not planned.ok:
         raise UnsupportedError(refusal(report), report=replace(report, next_step=last_step(refusal(report))))
     finished: list[Report] = []
@@ -155,8 +157,8 @@ def convert(
         done = replace(report, checks=checks)
         if not done.ok:
             raise VerificationError(mismatch(done), report=replace(done, next_step=last_step(mismatch(done))))
-        made = replace(made, checks=tuple(asdict(c) for c in checks))
-        finished.append(_write_reports(done, folder))
+        made = replace(made, checks=tuple(map(_for_devices, checks)))
+        finished.append(_write_reports(replace(done, artifacts=artifacts_of(made, done.targets, folder)), folder))
         return made
 
     bundle = write_bundle(out, fill, force=force, sources=sources)
@@ -165,6 +167,12 @@ def convert(
         bundle=str(out),
         next_step=f"opcompat verify {shlex.quote(str(out))} {shlex.quote(source) if source else ''}".strip(),
     )
+
+
+def _for_devices(check: Check) -> dict[str, Any]:
+    """A check without what is only drawn in reports."""
+    outputs = tuple(replace(o, series=()) for o in check.outputs)
+    return asdict(replace(check, outputs=outputs, margins=()))
 
 
 def run_checks(

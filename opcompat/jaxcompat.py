@@ -217,7 +217,11 @@ def struct(aval: Any) -> Any:
     return shape_dtype(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
-_LIBRARIES = tuple({sysconfig.get_paths()[k] + os.sep for k in ("purelib", "platlib", "stdlib", "platstdlib")})
+# JAX may lie in the packages of another environment, which this one sees (`venv --system-site-packages`).
+_LIBRARIES = tuple(
+    {sysconfig.get_paths()[k] + os.sep for k in ("purelib", "platlib", "stdlib", "platstdlib")}
+    | {str(Path(jax.__file__).parents[1]) + os.sep}
+)
 _JAX = str(Path(jax.__file__).parent) + os.sep
 _HERE = str(Path(__file__).parent) + os.sep
 

@@ -35,6 +35,17 @@ def provenance(eqn: Any) -> Provenance:
     return _parse(eqn.source_info.name_stack)
 
 
+@lru_cache(maxsize=65536)
+def _users(name_stack: Any) -> tuple[str, ...]:
+    names = (str(scope.name) for scope in name_stack.stack if hasattr(scope, "name"))
+    return tuple(name for name in names if not name.startswith(_MARK))
+
+
+def scopes(eqn: Any) -> tuple[str, ...]:
+    """The named scopes of the user's that an equation is in, and the transformations that it came through."""
+    return _users(eqn.source_info.name_stack)
+
+
 def mark_source(source_info: Any, ident: str) -> Any:
     return jaxcompat.extend_name_stack(source_info, _ID + ident)
 

@@ -33,13 +33,14 @@ Arrays = Mapping[str, np.ndarray]
 class Precision(NamedTuple):
     """Of one step: each float output's largest float32-against-float64 error, and the decisions made.
 
-    `tied` names the outputs that depend on a decision that is a near tie.
+    `tied` names the outputs that depend on a decision that is a near tie. `margins`: see `report.Check`.
     """
 
     errors: Mapping[str, float]
     decisions: int
     near_ties: int
     tied: frozenset[str]
+    margins: tuple[int, ...] = ()
 
 
 class Reference:
@@ -119,7 +120,7 @@ class Reference:
         }
         names = [leaf.name for leaf in self.trace.outputs]
         on_ties = frozenset(name for name, flag in zip(names, tied, strict=True) if flag)
-        return Precision(errors, int(made.total), int(made.near), on_ties)
+        return Precision(errors, int(made.total), int(made.near), on_ties, tuple(map(int, made.margins)))
 
 
 def _typed(words: Any, leaf: Leaf) -> Any:

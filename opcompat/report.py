@@ -16,6 +16,12 @@ SCHEMA_VERSION = 1
 Verdict = Literal["native", "folded", "rewritten", "unsupported", "unknown"]
 VERDICTS: tuple[Verdict, ...] = ("native", "folded", "rewritten", "unsupported", "unknown")
 
+SERIES = 256
+"""The most points that a series of errors over steps has."""
+
+MARGIN_EDGES = tuple(10.0 ** (n / 2) for n in range(-16, 5))
+"""The edges between bins of margins: from 1e-8 to 100, two in each power of ten."""
+
 
 def relative(file: str) -> str:
     """The path as seen from the working directory where the file lies below it."""
@@ -31,6 +37,7 @@ class Finding:
     why, in the runtime's terms, and `evidence` how that is known: registry, probed or documented).
     `operands` shows dtype and shape of each operand, as in "float32[1,32]". `file` is relative to the
     working directory where it lies below it, "" if unknown. `count` is the number of original equations.
+    `scope` is the path of the user's named scopes and the function, which stays where lines move: "actor/dense:act".
     """
 
     verdict: Verdict
@@ -45,6 +52,7 @@ class Finding:
     reason: str = ""
     evidence: str = ""
     declined: tuple[str, ...] = ()
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,17 +71,25 @@ class Advice:
 
 @dataclass(frozen=True)
 class RuleUse:
-    """A rule that fired: its page's title, and on how many original equations."""
+    """A rule that fired: its page's title, and on how many original equations.
+
+    `before` and `after` are the equations of one place where it acted, as JAX prints them (at most 4,000 characters).
+    """
 
     id: str
     title: str
     exactness: str
     count: int
+    before: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True)
 class TargetReport:
-    """One target's verdict on the model. `counts` has a number of original equations for each verdict."""
+    """One target's verdict on the model. `counts` has a number of original equations for each verdict.
+
+    `nodes` has the number of the target's ops by entry point, `ops` by op, `primitives` the verdicts by primitive.
+    """
 
     target: str
     runtime: str
@@ -82,6 +98,8 @@ class TargetReport:
     findings: tuple[Finding, ...]
     rules: tuple[RuleUse, ...]
     nodes: Mapping[str, int] = field(default_factory=dict)
+    ops: Mapping[str, int] = field(default_factory=dict)
+    primitives: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -94,7 +112,8 @@ class OutputCheck:
 
     `reference_error` is the reference's own float32-against-float64 error (None for integers and bools, which
     are compared exactly: `error` then counts differing elements; and where each step has its own, in checks of
-    boundary values).
+    boundary values). `series` has the error over the steps of a closed loop, the largest of each stretch of steps if
+    there are more than SERIES.
     """
 
     name: str
@@ -104,6 +123,7 @@ class OutputCheck:
     reference_error: float | None
     worst_step: int
     passed: bool
+    series: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,8 @@ class Check:
     `draws` counts the discrete decisions that were compared, `mismatched` those that differ within the
     allowed margin. `binding` is False where a difference is only reported (a chaotic loop). `sensitivity` is
     the largest change of an output of JAX's own loop after a 1-ulp change of its state (closed-loop only).
+    `margins` counts JAX's decisions by how far apart the two best scores are: the bins are between MARGIN_EDGES, the
+    first below them all, the last above (in "step", over the steps at which the reference's own error is measured).
     """
 
     format: str
@@ -131,6 +153,7 @@ class Check:
     mismatched: int = 0
     sensitivity: float | None = None
     note: str = ""
+    margins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,8 +165,63 @@ class ArtifactFile:
 
 
 @dataclass(frozen=True)
+class Port:
+    """One array of an entry point's interface.
+
+    `dtype` and `shape` are the policy's own. `key` names the PRNG implementation if it is a key. `start` and `feeds`
+    are the state's wiring: for an input, where its first value comes from ("init_policy.state", or "array"); for an
+    output, the input that it becomes. `used`: whether any output depends on this input.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    key: str = ""
+    start: str = ""
+    feeds: str = ""
+    used: bool = True
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What an entry point takes and gives, in order, and the dtypes that its equations compute with."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    dtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One format of the bundle: the bytes of its files, weights included, its ops, and ONNX's opset.
+
+    `slow_ops` counts the ops that the runtime runs outside its fast path (see `opcompat.checking.fastpath`); None
+    where that is not known.
+    """
+
+    format: str
+    target: str
+    bytes: int
+    ops: int
+    opset: int | None = None
+    slow_ops: int | None = None
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Some lines of the user's source around a place, the first of them numbered `first`."""
+
+    first: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Report:
-    """Everything one run found. `next_step` is the one thing to do now. `advice` makes a report no worse."""
+    """Everything one run found. `next_step` is the one thing to do now. `advice` makes a report no worse.
+
+    `excerpts` has the source around findings by place ("file.py:12"), of files below the source's folder or the
+    working directory.
+    """
 
     command: str
     model: str
@@ -159,6 +237,10 @@ class Report:
     versions: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     next_step: str = ""
+    sampling: str = ""
+    interfaces: Mapping[str, Interface] = field(default_factory=dict)
+    artifacts: tuple[Artifact, ...] = ()
+    excerpts: Mapping[str, Excerpt] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -24,6 +24,7 @@ from jax.extend import core as jexc
 
 from opcompat import jaxcompat
 from opcompat.inline import bodies
+from opcompat.report import MARGIN_EDGES
 
 NEAR = 1e-5
 ERROR_FACTOR = 8.0
@@ -43,16 +44,20 @@ class Pair(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """How many decisions were made, and how many of them are near ties. Both int32 scalars."""
+    """How many decisions were made, and how many of them are near ties: int32 scalars.
+
+    `margins` counts them by the margin between the two best scores, in the bins around MARGIN_EDGES: int32.
+    """
 
     total: Any
     near: Any
+    margins: Any
 
     def plus(self, other: Decisions) -> Decisions:
-        return Decisions(self.total + other.total, self.near + other.near)
+        return Decisions(self.total + other.total, self.near + other.near, self.margins + other.margins)
 
 
-NONE = Decisions(np.int32(0), np.int32(0))
+NONE = Decisions(np.int32(0), np.int32(0), np.zeros(len(MARGIN_EDGES) + 1, np.int32))
 
 _RANDOM = frozenset({"threefry2x32", "rng_bit_generator"})
 _STEPS = frozenset({"floor", "ceil", "round", "sign", "nextafter", "rem", "bitcast_convert_type"})
@@ -339,7 +344,10 @@ def _errors(pair: Pair) -> Any:
 
 def _near(margin: Any, error: Any) -> Decisions:
     near = margin <= jnp.maximum(NEAR, ERROR_FACTOR * error)
-    return Decisions(jnp.int32(near.size), jnp.sum(near, dtype=jnp.int32))
+    edges = jnp.asarray(MARGIN_EDGES, jnp.float64)
+    bins = jnp.searchsorted(edges, jnp.ravel(margin).astype(jnp.float64), side="right")
+    counted = jnp.zeros(len(MARGIN_EDGES) + 1, jnp.int32).at[bins].add(1)
+    return Decisions(jnp.int32(near.size), jnp.sum(near, dtype=jnp.int32), counted)
 
 
 # Loops and branches: the same loops and branches over pairs. A carried value is random if any is.
@@ -370,7 +378,7 @@ def _cond(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
 
 
 def _arrays(made: Decisions) -> Decisions:
-    return Decisions(jnp.asarray(made.total, jnp.int32), jnp.asarray(made.near, jnp.int32))
+    return Decisions(*(jnp.asarray(x, jnp.int32) for x in made))
 
 
 def _while(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:

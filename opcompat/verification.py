@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from opcompat.contract import Contract
 from opcompat.model import Model
 from opcompat.reference import Arrays, Precision, Reference
-from opcompat.report import Check, OutputCheck
+from opcompat.report import SERIES, Check, OutputCheck
 from opcompat.runtime.session import Engine, Session
 from opcompat.sampler import boundary, keys, sample
 from opcompat.shadow import ERROR_FACTOR
@@ -123,12 +124,22 @@ class Recorder:
 
     def tolerances(self, name: str, rollouts: Sequence[Rollout]) -> dict[str, Tolerance]:
         """What each output may differ by: the user's tolerance, or eight times the reference's own error."""
-        measured = [
+        measured = self.measured(name, rollouts)
+        return {leaf.name: self.tolerance(name, leaf, measured) for leaf in self.traces[name].outputs}
+
+    def measured(self, name: str, rollouts: Sequence[Rollout]) -> list[Precision]:
+        """The reference's own error and its decisions, at steps spread over the rollouts."""
+        return [
             self.precision(name, rollout, step)
             for rollout in rollouts
             for step in _spread(len(rollout.inputs), max(1, PRECISION_STEPS // len(rollouts)))
         ]
-        return {leaf.name: self.tolerance(name, leaf, measured) for leaf in self.traces[name].outputs}
+
+    def margins(self, name: str, rollouts: Sequence[Rollout]) -> tuple[int, ...]:
+        """How many decisions have which margin (see `report.Check`); empty if there are none."""
+        columns = zip(*(p.margins for p in self.measured(name, rollouts)), strict=True)
+        counts = tuple(map(sum, columns))
+        return counts if any(counts) else ()
 
     def tolerance(
         self, name: str, leaf: Leaf, measured: Sequence[Precision], scale: np.ndarray | None = None
@@ -229,6 +240,7 @@ class Comparison:
     worst: dict[str, tuple[float, int]] = field(default_factory=dict)
     steps: int = 0
     mismatched: int = 0
+    series: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, got: Arrays, want: Arrays, tied: Callable[[], frozenset[str]]) -> bool:
         """Compares one step; True if it agrees, mismatched draws apart.
@@ -243,6 +255,7 @@ class Comparison:
         draws = [errors[n] for n in excused if self.tolerances[n].reference_error is None and not _is_float(want[n])]
         self.mismatched += int(max(draws, default=1)) if excused else 0
         for name, value in errors.items():
+            self.series.setdefault(name, []).append(value)
             if name not in excused and (name not in self.worst or value > self.worst[name][0]):
                 self.worst[name] = (value, self.steps - 1)
         return differing <= excused
@@ -255,7 +268,8 @@ class Comparison:
         self.steps += other.steps
         self.mismatched += other.mismatched
 
-    def outputs(self) -> tuple[OutputCheck, ...]:
+    def outputs(self, *, series: bool = False) -> tuple[OutputCheck, ...]:
+        """The outputs' errors; with `series`, those of each step, too."""
         return tuple(
             OutputCheck(
                 name=leaf.name,
@@ -265,6 +279,7 @@ class Comparison:
                 reference_error=self.tolerances[leaf.name].reference_error,
                 worst_step=self.worst.get(leaf.name, (0.0, 0))[1],
                 passed=self.worst.get(leaf.name, (0.0, 0))[0] <= self.tolerances[leaf.name].allowed,
+                series=_bounded(self.series.get(leaf.name, [])) if series else (),
             )
             for leaf in self.trace.outputs
         )
@@ -316,7 +331,8 @@ class Verifier:
             for step, (given, want) in enumerate(zip(rollout.inputs, rollout.outputs, strict=True)):
                 got = self.sessions[name](given)
                 comparison.add(got, want, lambda r=rollout, s=step: self.tied(name, r, s))  # type: ignore[misc]
-        return self.check(name, "step", comparison, self.draws(name, rollouts))
+        margins = self.recorder.margins(name, rollouts)
+        return self.check(name, "step", comparison, self.draws(name, rollouts), margins=margins)
 
     def loop_check(self, name: str, rollouts: Sequence[Rollout], tolerances: Mapping[str, Tolerance]) -> Check:
         """The artifact feeds itself; after a mismatched draw it goes on from JAX's state."""
@@ -409,6 +425,7 @@ class Verifier:
         binding: bool = True,
         sensitivity: float | None = None,
         note: str = "",
+        margins: tuple[int, ...] = (),
     ) -> Check:
         return Check(
             format=self.format,
@@ -419,12 +436,25 @@ class Verifier:
             seeds=self.seeds if kind in ("step", "closed-loop") else 1,
             passed=comparison.passed(draws),
             binding=binding,
-            outputs=comparison.outputs(),
+            outputs=comparison.outputs(series=kind == "closed-loop"),
             draws=draws if kind in ("step", "closed-loop") else 0,
             mismatched=comparison.mismatched,
             sensitivity=sensitivity,
             note=note,
+            margins=margins,
         )
+
+
+def _bounded(values: Sequence[float]) -> tuple[float, ...]:
+    """`values`, or the largest of each of SERIES equal stretches if there are more; NaN counts as largest."""
+    if len(values) <= SERIES:
+        return tuple(values)
+    ends = [len(values) * n // SERIES for n in range(SERIES + 1)]
+    return tuple(max(values[a:b], key=_size) for a, b in pairwise(ends))
+
+
+def _size(value: float) -> float:
+    return math.inf if math.isnan(value) else value
 
 
 def _in_file_form(session: Session, trace: Trace) -> Callable[[Arrays], Arrays]:

@@ -9,17 +9,21 @@ from typing import Any
 from opcompat import jaxcompat
 from opcompat.inline import bodies
 from opcompat.jaxcompat import Place
-from opcompat.provenance import provenance
+from opcompat.provenance import provenance, scopes
 
 
 @dataclass(frozen=True)
 class Original:
-    """An equation as the user's function traced it. `operands` reads "float32[1,32], int32[1]"."""
+    """An equation as the user's function traced it. `operands` reads "float32[1,32], int32[1]".
+
+    `scope` is the path of the user's named scopes and the function that the line is in: "actor/dense:act".
+    """
 
     id: str
     primitive: str
     operands: str
     place: Place
+    scope: str = ""
 
 
 def originals(closed: Any) -> Mapping[str, Original]:
@@ -29,11 +33,13 @@ def originals(closed: Any) -> Mapping[str, Original]:
 
 def _walk(closed: Any) -> Iterator[Original]:
     for eqn in jaxcompat.parts(closed).eqns:
+        place = jaxcompat.place_of(eqn.source_info)
         yield Original(
             provenance(eqn).source,
             eqn.primitive.name,
             ", ".join(describe(v.aval) for v in eqn.invars),
-            jaxcompat.place_of(eqn.source_info),
+            place,
+            ":".join(filter(None, ("/".join(scopes(eqn)), place.function))),
         )
         for _, body in bodies(eqn):
             yield from _walk(body)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from html.parser import HTMLParser
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -13,10 +13,14 @@ import pytest
 
 from opcompat.report import (
     Advice,
+    Artifact,
     ArtifactFile,
     Check,
+    Excerpt,
     Finding,
+    Interface,
     OutputCheck,
+    Port,
     Report,
     RuleUse,
     TargetReport,
@@ -64,8 +68,10 @@ TARGET = TargetReport(
     version="1.32.0",
     counts={"native": 1000, "folded": 20, "rewritten": 1200, "unsupported": 1, "unknown": 0},
     findings=(BITS, EIGH),
-    rules=(RuleUse("OC101", "Threefry bits on uint32 words", "bit for bit", 1200),),
-    nodes={"Add": 3},
+    rules=(RuleUse("OC101", "Threefry bits on uint32 words", "bit for bit", 1200, "b = random_bits a", "b = xor a"),),
+    nodes={"policy": 3},
+    ops={"Add": 2, "Mul": 1},
+    primitives={"add": {"native": 2}, "eigh": {"unsupported": 1}},
 )
 SCAN = Report(
     command="scan",
@@ -79,6 +85,18 @@ SCAN = Report(
     versions={"jax": "0.10.2"},
     config={"jax_enable_x64": False, "targets": ["onnxruntime"]},
     next_step="replace eigh at examples/dreamer/dreamer.py:12",
+    sampling="exact",
+    interfaces={
+        "policy": Interface(
+            inputs=(
+                Port("key", "uint32", (2,), key="threefry2x32"),
+                Port("state.deter", "float32", (1, 8), start="init_policy.state.deter"),
+            ),
+            outputs=(Port("action", "int32", (1,)), Port("state.deter", "float32", (1, 8), feeds="state.deter")),
+            dtypes=("float32", "uint32"),
+        )
+    },
+    excerpts={"examples/dreamer/dreamer.py:12": Excerpt(11, ("def step(x):", "    return eigh(x)"))},
 )
 DETER = OutputCheck("state.deter", "float32", 3.1e-6, 1.2e-5, 1.5e-6, 17, True)
 STEP = Check("onnx", "onnxruntime 1.32.0", "policy", "step", 1000, 20, True, outputs=(DETER,), draws=640_000)
@@ -88,13 +106,13 @@ VERIFY = Report(
     source="",
     entry_points=("policy",),
     checks=(
-        replace(STEP, mismatched=2),
+        replace(STEP, mismatched=2, margins=(0,) * 21 + (640_000,)),
         replace(
             STEP,
             kind="closed-loop",
             passed=False,
             binding=False,
-            outputs=(replace(DETER, error=math.nan, passed=False),),
+            outputs=(replace(DETER, error=math.nan, passed=False, series=(1e-7, math.nan)),),
             sensitivity=math.inf,
             note="parted from JAX at step 17",
         ),
@@ -108,6 +126,7 @@ VERIFY = Report(
     ),
     files=(ArtifactFile("manifest.json", 812), ArtifactFile("onnx/weights.bin", 40_493_824)),
     bundle="dist",
+    artifacts=(Artifact("onnx", "onnxruntime", 40_493_824, 155, 21),),
     next_step="opcompat explain OC101",
 )
 
@@ -121,7 +140,7 @@ def render(form: str, report: Report, **options: Any) -> str:
 
 def hostile(value: Any) -> Any:
     """The same data with every free text replaced by something nasty."""
-    if isinstance(value, Report | TargetReport | Advice | Finding | RuleUse | Check | OutputCheck | ArtifactFile):
+    if is_dataclass(value) and not isinstance(value, type):
         kept = {"verdict", "command"}
         changed = {k: hostile(v) for k, v in vars(value).items() if k not in kept}
         return replace(value, **changed)
@@ -129,8 +148,8 @@ def hostile(value: Any) -> Any:
         return HOSTILE
     if isinstance(value, tuple):
         return tuple(hostile(item) for item in value)
-    if isinstance(value, dict) and not set(value) & {"native", "Add", "targets"}:
-        return {HOSTILE: HOSTILE}
+    if isinstance(value, dict) and not set(value) & {"native", "targets"}:
+        return {f"{HOSTILE}{i}": hostile(item) for i, item in enumerate(value.values())}
     return value
 
 
