@@ -63,7 +63,7 @@ def test_the_closed_loop_has_an_error_for_each_step(converted: Report) -> None:
             assert len(output.series) == (12 if check.kind == "closed-loop" else 0)
             if check.kind == "closed-loop" and output.name == "state.h":
                 assert max(output.series) == output.error
-                    errors += output.series
+                errors += output.series
     assert any(errors)
 
 
