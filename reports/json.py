@@ -1,4 +1,4 @@
-"""JSON for machines, by the schema in `opcompat/schema/report.json`."""
+"""JSON for machines, by the schemas in `opcompat/schema`: report.json, and check.json for `check`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import math
 from typing import Any
 
+from opcompat.checking.data import CheckReport
 from opcompat.report import Report
 
 
-def render(report: Report, *, color: bool = False, width: int | None = None) -> str:
+def render(report: Report | CheckReport, *, color: bool = False, width: int | None = None) -> str:
     """The report as JSON, keys in declaration order.
 
     JSON has no number for them, so floats that are not finite become the strings "NaN", "Infinity" and

@@ -13,9 +13,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from opcompat.checking.data import CheckReport
 from opcompat.report import Advice, Check, Finding, Report, TargetReport
 
-from . import wording
+from . import terminal_check, wording
 from .wording import printable
 
 WIDTH = 100
@@ -31,7 +32,7 @@ _STYLES = {
 }
 
 
-def render(report: Report, *, color: bool = False, width: int | None = None) -> str:
+def render(report: Report | CheckReport, *, color: bool = False, width: int | None = None) -> str:
     """The report as text of at most `width` columns, by default 100, at least 72; in ANSI colors if `color`.
 
     Names from the model reach the terminal as text only: control characters are shown as escapes.
@@ -49,7 +50,8 @@ def render(report: Report, *, color: bool = False, width: int | None = None) -> 
         emoji=False,
     )
     with console.capture() as captured:
-        for block in _blocks(report, console.width):
+        blocks = terminal_check.blocks(report) if isinstance(report, CheckReport) else _blocks(report, console.width)
+        for block in blocks:
             console.print(block)
     text = "\n".join(line.rstrip() for line in captured.get().splitlines())
     return re.sub("\n{3,}", "\n\n", text).strip("\n") + "\n"

@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Iterable
 
+from opcompat.checking.data import LEVELS, CheckReport, FailOn, Issue, ModelResult
 from opcompat.report import VERDICTS, Advice, Check, Finding, OutputCheck, Report, TargetReport
 
 _UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -62,7 +63,7 @@ def equation(finding: Finding) -> str:
     return printable(f"{finding.primitive}  {finding.operands}".rstrip())
 
 
-def place(finding: Finding | Advice) -> str:
+def place(finding: Finding | Advice | Issue) -> str:
     """'file.py:12', which terminals and editors can open."""
     return printable(f"{finding.file}:{finding.line}") if finding.file else "(unknown place)"
 
@@ -117,6 +118,69 @@ def shown_findings(report: Report, target: TargetReport) -> list[Finding]:
     """All of them for a scan; what stands in the way for any other command."""
     stuck = ("unsupported", "unknown")
     return [f for f in ordered(target.findings) if report.command == "scan" or f.verdict in stuck]
+
+
+def shown_issues(issues: Iterable[Issue]) -> list[Issue]:
+    """Those that a reader has to know, worst first: what counts, what is new or gone; not what was known before."""
+    found = [i for i in issues if (i.level != "note" and i.active) or i.status in ("new", "fixed", "stale")]
+    return sorted(found, key=lambda i: (not i.active, LEVELS.index(i.level)))
+
+
+def issue_label(issue: Issue) -> str:
+    """'error', 'warning', 'note', or 'fixed'."""
+    return issue.status if issue.status == "fixed" else issue.level
+
+
+def issue_lines(issue: Issue) -> list[str]:
+    """The likely cause first, then what was and is, then what to do."""
+    lines = [f"likely cause: {issue.cause}"] if issue.cause else []
+    if issue.before or issue.after:
+        lines.append(f"before: {issue.before or 'none'}; now: {issue.after or 'none'}")
+    if issue.reason:
+        lines.append(f"suppressed: {issue.reason}")
+    if issue.next_step:
+        lines.append(f"next: {issue.next_step}")
+    return [shortened(line) for line in lines]
+
+
+def shortened(text: str, longest: int = 2000) -> str:
+    """Printable, and not endless: names in a model may have any length."""
+    shown = printable(text)
+    return shown if len(shown) <= longest else f"{shown[:longest]}..."
+
+
+def check_verdict(report: CheckReport) -> str:
+    """The one sentence that a check comes to."""
+    bad = [issue for issue in report.all_issues() if issue.fails(report.fail_on)]
+    count = plural(len(report.models), "model")
+    if not bad:
+        loose = sum(i.active and i.level == "error" for i in report.all_issues())
+        but = f", but {plural(loose, 'error')} did not fail it, since --fail-on is {report.fail_on}" if loose else ""
+        compared = " compared with the baseline" if report.baseline else ""
+        return f"{count}{compared}: nothing fails{but}."
+    failed = len({issue.model for issue in bad if issue.model})
+    where = f" in {failed:,} of {count}" if failed else ""
+    return f"FAILED: {plural(len(bad), 'issue')}{where}."
+
+
+def model_state(result: ModelResult, fail_on: FailOn) -> str:
+    """'passed' or 'FAILED'."""
+    return "FAILED" if any(issue.fails(fail_on) for issue in result.issues) else "passed"
+
+
+def model_targets(result: ModelResult) -> str:
+    """'onnxruntime 0 of 52, litert 1 of 52': how many equations each target cannot run."""
+    if result.failure:
+        return shortened(result.failure, 300)
+    return ", ".join(
+        printable(f"{t.target} {_stuck(t):,} of {sum(t.counts.values()):,}") for t in result.report.targets
+    )
+
+
+def model_checks(result: ModelResult) -> str:
+    """'10 of 10'."""
+    checks = result.report.checks
+    return f"{sum(c.passed or not c.binding for c in checks):,} of {len(checks):,}" if checks else "none"
 
 
 def verdict(report: Report) -> str:

@@ -141,7 +141,7 @@ def render(form: str, report: Report, **options: Any) -> str:
 def hostile(value: Any) -> Any:
     """The same data with every free text replaced by something nasty."""
     if is_dataclass(value) and not isinstance(value, type):
-        kept = {"verdict", "command"}
+        kept = {"verdict", "command", "level", "status", "fail_on"}
         changed = {k: hostile(v) for k, v in vars(value).items() if k not in kept}
         return replace(value, **changed)
     if isinstance(value, str):
