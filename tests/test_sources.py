@@ -174,7 +174,6 @@ def test_a_module_of_that_name_is_loaded_already(folder: Path, tmp_path_factory:
     [
         ("a.onnx", "an ONNX file"),
         ("a.tflite", "a TFLite file"),
-        ("a.mlir", "a StableHLO file"),
         ("a.bin", "a file of a kind that opcompat does not know"),
         ("saved/saved_model.pb", "a TensorFlow SavedModel"),
         ("bundle/manifest.json", "a bundle, by its manifest.json"),

@@ -32,6 +32,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         f'a folder with {config.FILE} (factory = "module:function")', detect.factory_folder, "opcompat.sources.factory"
     ),
+    Kind("StableHLO (.mlir, .mlirbc)", detect.stablehlo, "opcompat.sources.stablehlo_file"),
+    Kind("a jax.export file", detect.jax_export, "opcompat.sources.exported"),
     Kind("a Python factory, module:function", detect.python_function, "opcompat.sources.factory"),
 )
 """In the order in which they are tried: the first that matches reads the source."""
@@ -39,8 +41,6 @@ KINDS: tuple[Kind, ...] = (
 _SUFFIXES = {
     ".onnx": "an ONNX file",
     ".tflite": "a TFLite file",
-    ".mlir": "a StableHLO file",
-    ".mlirbc": "a StableHLO file",
 }
 _MARKERS = {
     "saved_model.pb": "a TensorFlow SavedModel",

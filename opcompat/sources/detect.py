@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from opcompat import config
 
+_BYTECODE = b"ML\xefR"
 _PYTHON = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 
 
@@ -19,3 +22,32 @@ def factory_folder(source: str) -> bool:
 
 def python_function(source: str) -> bool:
     return not Path(source).exists() and _PYTHON.match(source) is not None
+
+
+def suffix(*endings: str) -> Callable[[str], bool]:
+    """Recognizes files by how their names end."""
+
+    def matches(source: str) -> bool:
+        return Path(source).is_file() and Path(source).suffix.lower() in endings
+
+    return matches
+
+
+def stablehlo(source: str) -> bool:
+    """A file of StableHLO: text by its name, bytecode by its first bytes."""
+    path = Path(source)
+    return path.is_file() and (path.suffix.lower() in (".mlir", ".mlirbc") or _begins(path, _BYTECODE))
+
+
+def jax_export(source: str) -> bool:
+    """A file that `jax.export` wrote: a flatbuffer with bytecode of StableHLO in it."""
+    path = Path(source)
+    if not path.is_file() or path.stat().st_size < 16:
+        return False
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        return data.find(_BYTECODE + b"\rStableHLO_v") > 0
+
+
+def _begins(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import FunctionType
 
 import jax
 
@@ -13,17 +16,21 @@ from opcompat.stablehlo.program import Op, Program, Region, TensorType, Undecomp
 from opcompat.stablehlo.values import Value, array, type_of
 from opcompat.stablehlo.wide import x64_enabled
 
+Results = tuple[Value, ...]
+
 
 @dataclass(frozen=True)
 class Evaluator:
     """Evaluates `program` by `table`.
 
-    `avoid` holds the names of primitives that may not come back (the ones being decomposed).
+    `avoid` holds the names of primitives that may not come back (the ones being decomposed). `places`: the equations
+    that JAX makes of an op stand at the op's own file and line.
     """
 
     program: Program
     table: Mapping[str, Handler]
     avoid: frozenset[str] = frozenset()
+    places: bool = False
 
     def function(self, name: str, args: Sequence[Value]) -> tuple[Value, ...]:
         return self._region(self.program.functions[name], args, ChainMap())
@@ -45,13 +52,13 @@ class Evaluator:
         call = Call(
             op=op,
             args=tuple(values[v] for v in op.operands),
-            bodies=tuple(self._body(region, values) for region in op.regions),
+            regions=tuple(self._body(region, values) for region in op.regions),
             function=self.function,
             definitions=self.program.definitions,
             avoid=self.avoid,
         )
         try:
-            results = tuple(handler(call))
+            results = at(op.location, lambda: tuple(handler(call))) if self.places else tuple(handler(call))
         except (TypeError, ValueError, NotImplementedError) as error:
             # lax refuses what it has no primitive for: an integer power, a custom complex reduction.
             raise Undecomposable(f"{op}: {error}") from error
@@ -59,11 +66,23 @@ class Evaluator:
             _check(op, type_of(result), declared)
         return results
 
-    def _body(self, region: Region, values: ChainMap[int, Value]) -> Callable[..., tuple[jax.Array, ...]]:
-        def body(*args: Value) -> tuple[jax.Array, ...]:
-            return tuple(array(v) for v in self._region(region, args, values))
+    def _body(self, region: Region, values: ChainMap[int, Value]) -> Callable[..., Results]:
+        return lambda *args: self._region(region, args, values)
 
-        return body
+
+def at(location: str, function: Callable[[], Results]) -> Results:
+    """Calls `function` from a frame at `location`, "file:line", of a source that need not be on this machine."""
+    return _frame(location)(function) if location else function()
+
+
+@lru_cache(maxsize=65536)
+def _frame(location: str) -> Callable[[Callable[[], Results]], Results]:
+    file, _, line = location.rpartition(":")
+    code = _through.__code__.replace(co_filename=file, co_firstlineno=int(line), co_name=Path(file).stem)
+    return FunctionType(code, {})
+
+
+_through: Callable[[Callable[[], Results]], Results] = lambda function: function()  # noqa: E731  # all on one line
 
 
 def _check(op: Op, actual: TensorType, declared: TensorType) -> None:

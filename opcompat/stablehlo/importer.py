@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -22,7 +23,9 @@ ArrayFunction = Callable[..., tuple[jax.Array, ...]]
 _WRAPPERS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 
 
-def import_module(module: bytes | str | Any, *, entry: str = "main") -> ArrayFunction:
+def import_module(
+    module: bytes | str | Any, *, entry: str = "main", places: bool = False, fixed: Mapping[int, Any] | None = None
+) -> ArrayFunction:
     """Turns a StableHLO module into a JAX function that computes it with `jax.lax`.
 
     The function takes the entry's arguments as flat arrays, of exactly the declared shapes and dtypes, and
@@ -34,13 +37,15 @@ def import_module(module: bytes | str | Any, *, entry: str = "main") -> ArrayFun
         module: what `jax.export` stores (`Exported.mlir_module_serialized`), MLIR bytecode, MLIR text, or an
             `ir.Module`. An Exported drops unused arguments: see its `module_kept_var_idx`.
         entry: the function to import.
+        places: the equations of the function's jaxpr stand where the module says, file and line, not here.
+        fixed: arguments, by position, that always have these values; the function does not take them.
 
     Raises:
         InvalidModule: it does not parse, or has no such function.
         Undecomposable: it holds an op, type or custom call that JAX has no equivalent for; the message names
             it and, where the module tells, its file:line.
     """
-    return _import(module, entry, frozenset())
+    return _import(module, entry, frozenset(), places, fixed or {})
 
 
 def decompose(fn: Callable[..., Any], *avals: Any) -> ArrayFunction:
@@ -77,10 +82,17 @@ def decompose(fn: Callable[..., Any], *avals: Any) -> ArrayFunction:
     return decomposed
 
 
-def _import(module: bytes | str | Any, entry: str, avoid: frozenset[str]) -> ArrayFunction:
+def _import(
+    module: bytes | str | Any,
+    entry: str,
+    avoid: frozenset[str],
+    places: bool = False,
+    fixed: Mapping[int, Any] = MappingProxyType({}),
+) -> ArrayFunction:
     program = parse(module, entry)
-    evaluator = Evaluator(program, table(), avoid)
-    types = program.functions[entry].argument_types
+    evaluator = Evaluator(program, table(), avoid, places)
+    everything = program.functions[entry].argument_types
+    types = tuple(t for i, t in enumerate(everything) if i not in fixed)
     for number, declared in enumerate(types):
         wide = declared.dtype in (np.int64, np.uint64, np.float64, np.complex128)
         if wide and not x64_enabled():
@@ -88,7 +100,8 @@ def _import(module: bytes | str | Any, entry: str, avoid: frozenset[str]) -> Arr
 
     def imported(*args: jax.Array) -> tuple[jax.Array, ...]:
         _check_arguments(args, types, entry)
-        return evaluator.entry(args)
+        rest = iter(args)
+        return evaluator.entry(tuple(fixed[i] if i in fixed else next(rest) for i in range(len(everything))))
 
     jax.eval_shape(imported, *(_struct(t) for t in types))
     return imported

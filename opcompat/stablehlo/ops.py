@@ -35,7 +35,7 @@ class Call:
     """One op with its operands' values; what a handler may use.
 
     Attributes:
-        bodies: one function per region, from arrays to a tuple of arrays.
+        regions: one function per region, from values to a tuple of values.
         function: calls a function of the module by name.
         definitions: the op that made a value, by the value's number.
         avoid: names of primitives that may not come back.
@@ -43,7 +43,7 @@ class Call:
 
     op: Op
     args: tuple[Value, ...]
-    bodies: tuple[Callable[..., tuple[jax.Array, ...]], ...]
+    regions: tuple[Callable[..., tuple[Value, ...]], ...]
     function: Callable[[str, Sequence[Value]], tuple[Value, ...]]
     definitions: Mapping[int, Op]
     avoid: frozenset[str]
@@ -51,6 +51,15 @@ class Call:
     @property
     def arrays(self) -> tuple[jax.Array, ...]:
         return tuple(array(a) for a in self.args)
+
+    @property
+    def bodies(self) -> tuple[Callable[..., tuple[jax.Array, ...]], ...]:
+        """One function per region, from arrays to a tuple of arrays, as lax wants them."""
+
+        def on_arrays(region: Callable[..., tuple[Value, ...]]) -> Callable[..., tuple[jax.Array, ...]]:
+            return lambda *args: tuple(array(v) for v in region(*args))
+
+        return tuple(on_arrays(region) for region in self.regions)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -763,6 +772,10 @@ def _if(call: Call) -> Sequence[Value]:
 
 
 def _case(call: Call) -> Sequence[Value]:
+    known = constant_scalar(call.args[0])
+    if known is not None:
+        # Which platform's code to take is decided before anything runs: the others' need not be expressible.
+        return call.regions[int(known) if 0 <= int(known) < len(call.regions) else -1]()
     (index,) = call.arrays
     branches = call.bodies
     if len(branches) == 1:

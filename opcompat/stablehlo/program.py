@@ -27,11 +27,33 @@ class Undecomposable(OpcompatError):
 
 @dataclass(frozen=True)
 class TensorType:
-    shape: tuple[int, ...]
+    """The type of an array. In an interface, a size may be None: it is open until a dimension is bound."""
+
+    shape: tuple[Any, ...]
     dtype: np.dtype[Any]
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{self.dtype.name}[{','.join('?' if n is None else str(n) for n in self.shape)}]"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument or result of a function. `name` is dotted, "obs.vector", and "" if the module tells none.
+
+    `constant` names what the caller has to pass that is none of the user's arguments ("_platform_index").
+    """
+
+    name: str
+    type: TensorType
+    constant: str = ""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a public function takes and returns."""
+
+    arguments: tuple[Argument, ...]
+    results: tuple[Argument, ...]
 
 
 @dataclass(frozen=True)
