@@ -93,6 +93,8 @@ def judge(node: Node, target: Target) -> Iterator[tuple[str, Judgement]]:
         else:
             verdict: Verdict = "unsupported" if support.status == "no" else "unknown"
             reason = support.reason or f"{node.op}: not known to run"
+            if support.status == "conditional":
+                reason = f"only if: {reason}"
             yield source, Judgement(verdict, rules, reason, support.evidence)
 
 

@@ -29,7 +29,7 @@ from opcompat.model import Model
 from opcompat.report import Check, Report
 from opcompat.runtime.loaded import load
 from opcompat.runtime.reference import read_init
-from opcompat.targets import catalog
+from opcompat.targets import catalog, limits
 from opcompat.verification import Progress, Recorder
 
 
@@ -84,14 +84,15 @@ def scan(
     for judge in judges:
         progress(f"analyzing for {judge.name}")
         analyses = analyze_all(list(traces.values()), judge, packs.rules(), narrowing=allow_narrowing)
-        reports.append(target_report(analyses, packs.rules()))
+        reports.append(limits.added(target_report(analyses, packs.rules()), analyses))
+        advice = (*advice, *limits.advice(judge, analyses, connected))
     report = conversion.base_report("scan", model, traces, source)
     report = replace(
         report, targets=tuple(reports), advice=advice, interfaces=interfaces_of(traces, connected), sampling="exact"
     )
     if not report.ok:
         return replace(report, next_step=conversion.last_step(conversion.refusal(report)))
-    formats = ",".join(f for f, t in catalog.FORMATS.items() if t in targets)
+    formats = ",".join(dict.fromkeys(judge.backend.name for judge in judges))
     return replace(report, next_step=f"opcompat convert {shlex.quote(source or 'SOURCE')} --to {formats} --out dist")
 
 

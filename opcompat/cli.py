@@ -6,6 +6,7 @@ import click
 
 from opcompat.commands.convert import convert
 from opcompat.commands.explain import explain
+from opcompat.commands.probe import probe
 from opcompat.commands.rules import rules
 from opcompat.commands.scan import scan
 from opcompat.commands.targets import targets
@@ -20,7 +21,7 @@ Exit codes: 0 clean; 1 findings or a mismatch; 2 usage, configuration or input; 
 
 
 @click.group(
-    commands=[scan, convert, verify, rules, explain, targets],
+    commands=[scan, convert, verify, rules, explain, targets, probe],
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
 )

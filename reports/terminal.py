@@ -13,14 +13,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+<<<<<<< HEAD
 from opcompat.checking.data import CheckReport
 from opcompat.report import Advice, Check, Finding, Report, TargetReport
+=======
+from opcompat.report import VERDICTS, Advice, Check, Finding, Report, TargetReport
+>>>>>>> b64367c (feat: targets are tables of data with their provenance, and a scan shows the matrix)
 
 from . import terminal_check, wording
 from .wording import printable
 
 WIDTH = 100
 _LEAST = 72  # a table with less room would lose columns; the terminal wraps its lines instead
+_FEW = 2  # so many targets have a section each; more share one table, in which equal findings stand once
 _NARROW = 100  # below this many columns, cells that would not fit are stacked
 _STYLES = {
     "unsupported": "bold red",
@@ -60,7 +65,9 @@ def render(report: Report | CheckReport, *, color: bool = False, width: int | No
 def _blocks(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text(f"opcompat {printable(report.command)}: {printable(report.model)}", "bold")
     yield _facts(report)
-    for target in report.targets:
+    if len(report.targets) > _FEW:
+        yield from _matrix(report)
+    for target in report.targets if len(report.targets) <= _FEW else ():
         yield Text()
         yield from _target(report, target, width)
     if report.advice:
@@ -99,6 +106,39 @@ def _target(report: Report, target: TargetReport, width: int) -> Iterator[Render
         yield _findings(findings, narrow=width < _NARROW)
     if target.rules:
         yield _rules(target)
+
+
+def _matrix(report: Report) -> Iterator[RenderableType]:
+    """Many targets: one row each, then each thing in the way once, with all the targets that it stops."""
+    summary = _table()
+    summary.add_column("Target", overflow="fold", ratio=1)
+    for verdict in VERDICTS:
+        summary.add_column(verdict.capitalize(), justify="right", no_wrap=True)
+    summary.add_column("Runs", no_wrap=True)
+    for target in report.targets:
+        counts = [Text(f"{target.counts.get(v, 0):,}" if target.counts.get(v) else "") for v in VERDICTS]
+        runs = Text("yes", "bold green") if target.ok else Text("no", "bold red")
+        summary.add_row(Text(_runtime(target.target, target.runtime, target.version)), *counts, runs)
+    yield Text()
+    yield Padding(summary, (0, 0, 0, 1))
+    obstacles = wording.obstacles(report)
+    if obstacles:
+        yield Text("In the way", "bold")
+        yield _obstacles(obstacles)
+
+
+def _obstacles(obstacles: Sequence[wording.Obstacle]) -> RenderableType:
+    table = _table()
+    table.add_column("Equation", overflow="fold", ratio=1)
+    table.add_column("Count", justify="right", no_wrap=True)
+    for obstacle in obstacles:
+        equation = Text(wording.equation(obstacle.finding))
+        equation.append(f"  {wording.place(obstacle.finding)}", "cyan")
+        for names, reason in obstacle.reasons:
+            equation.append(f"\n{printable(', '.join(names))}: ", "yellow")
+            equation.append(printable(reason), "dim")
+        table.add_row(equation, Text(f"{obstacle.finding.count:,}"))
+    return Padding(table, (0, 0, 0, 1))
 
 
 def _runtime(name: str, runtime: str, version: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from opcompat.checking.data import LEVELS, CheckReport, FailOn, Issue, ModelResult
 from opcompat.report import VERDICTS, Advice, Check, Finding, OutputCheck, Report, TargetReport
@@ -219,3 +220,27 @@ def _badness(output: OutputCheck) -> tuple[bool, float, float]:
         return (not output.passed, math.inf, math.inf)
     ratio = output.error / output.tolerance if output.tolerance else math.inf if output.error else 0.0
     return (not output.passed, ratio, output.error)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """An equation at one place that some targets cannot run. `reasons`: (targets, what they have in common)."""
+
+    finding: Finding
+    reasons: tuple[tuple[tuple[str, ...], str], ...]
+
+
+def obstacles(report: Report) -> list[Obstacle]:
+    """What stands in the way on any target, equal equations at one place together, most targets first."""
+    groups: dict[tuple[str, str, str, int], dict[str, list[str]]] = {}
+    shown: dict[tuple[str, str, str, int], Finding] = {}
+    for target in report.targets:
+        for finding in (f for f in target.findings if f.verdict in ("unsupported", "unknown")):
+            key = finding.primitive, finding.operands, finding.file, finding.line
+            shown.setdefault(key, finding)
+            reason = f"{finding.reason} [{finding.evidence}]" if finding.evidence else finding.reason
+            names = groups.setdefault(key, {}).setdefault(reason or finding.verdict, [])
+            if target.target not in names:
+                names.append(target.target)
+    found = [Obstacle(shown[k], tuple((tuple(names), text) for text, names in g.items())) for k, g in groups.items()]
+    return sorted(found, key=lambda o: -sum(len(names) for names, _ in o.reasons))

@@ -14,6 +14,9 @@ Exactness: the same formulas in the same order; elementary functions within them
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -21,24 +24,42 @@ import numpy as np
 from jax import lax
 
 from opcompat.inline import OUTSIDE
-from opcompat.jaxcompat import shape_dtype
-from opcompat.rule import Declined, Exactness, Example, Replacement, Rule, Site
+from opcompat.jaxcompat import configuration, shape_dtype
+from opcompat.rule import Declined, Exactness, Example, Replacement, Rule, Site, freeze
 from opcompat.stablehlo import Undecomposable, decompose
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A primitive with its parameters, and all that its decomposition depends on. `params` is in `key`, hashable."""
+
+    primitive: Any
+    key: Hashable
+    avals: tuple[tuple[tuple[int, ...], Any], ...]
+    configuration: tuple[tuple[str, Any], ...]
+    params: Mapping[str, Any] = field(compare=False)
+
+
+@lru_cache(maxsize=1024)
+def _decomposed(call: _Call) -> Callable[..., Any] | str:
+    """The function, or why there is none. The same call in many places, and for many targets, is taken apart once."""
+    try:
+        return decompose(
+            lambda *xs: call.primitive.bind(*xs, **call.params), *(shape_dtype(*aval) for aval in call.avals)
+        )
+    except Undecomposable as error:
+        return str(error)
 
 
 def apply(site: Site) -> Replacement | Declined | None:
     if site.name in OUTSIDE:
         return None
-    primitive, params = site.eqn.primitive, site.eqn.params
-
-    def bind(*xs: Any) -> Any:
-        return primitive.bind(*xs, **params)
-
-    avals = [shape_dtype(v.aval.shape, v.aval.dtype) for v in site.operands]
-    try:
-        function = decompose(bind, *avals)
-    except Undecomposable as error:
-        return Declined(str(error))
+    params = dict(site.eqn.params)
+    avals = tuple((v.aval.shape, v.aval.dtype) for v in site.operands)
+    call = _Call(site.eqn.primitive, freeze(params), avals, tuple(sorted(configuration().items())), params)
+    function = _decomposed(call)
+    if isinstance(function, str):
+        return Declined(function)
     # With its own operands named, the function gets them as they are: JAX itself broadcasts those of other shapes.
     return site.replace(lambda *xs: tuple(function(*xs)), site.operands)
 

@@ -76,10 +76,22 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     api = ModuleType("opcompat.api")
     vars(api).update(scan=fake.scan, convert=fake.convert, verify=fake.verify)
     catalog = ModuleType("opcompat.targets.catalog")
-    ort = SimpleNamespace(name="onnxruntime", runtime="ONNX Runtime", version="1.32", summary="on servers")
-    litert = SimpleNamespace(name="litert", runtime="LiteRT", version="2.3", summary="on devices")
+    onnx, tflite = SimpleNamespace(name="onnx"), SimpleNamespace(name="tflite")
+    ort = SimpleNamespace(
+        name="onnxruntime",
+        runtime="ONNX Runtime",
+        version="1.32",
+        backend=onnx,
+        evidence="registry",
+        summary="on servers",
+    )
+    litert = SimpleNamespace(
+        name="litert", runtime="LiteRT", version="2.3", backend=tflite, evidence="probed", summary="on devices"
+    )
     vars(catalog).update(
         TARGETS={"onnxruntime": lambda: ort, "litert": lambda: litert},
+        FORMATS={"onnx": "onnxruntime", "tflite": "litert"},
+        provenance=lambda name: [("runtime", name), ("evidence", "probed")],
         describe=lambda name: [("Add", "float32"), ("MatMul\x1b", f"of {name}")],
     )
     for parent, name, module in ((opcompat, "api", api), (opcompat.targets, "catalog", catalog)):
@@ -331,9 +343,12 @@ def test_arguments_are_toml_or_text(text: str, value: object) -> None:
 
 def test_targets(engine: Engine) -> None:
     assert run("targets").stdout == (
-        "onnxruntime  ONNX Runtime 1.32  on servers\nlitert       LiteRT 2.3         on devices\n"
+        "onnxruntime  ONNX Runtime 1.32  onnx    registry  on servers\n"
+        "litert       LiteRT 2.3         tflite  probed    on devices\n"
     )
-    assert run("targets", "litert").stdout == "Add         float32\nMatMul\\x1b  of litert\n"
+    assert run("targets", "litert").stdout == (
+        "runtime   litert\nevidence  probed\nAdd         float32\nMatMul\\x1b  of litert\n"
+    )
 
 
 @pytest.fixture
@@ -376,7 +391,7 @@ def _python(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("command", ["", "scan", "convert", "verify", "rules", "explain", "targets"])
+@pytest.mark.parametrize("command", ["", "scan", "convert", "verify", "rules", "explain", "targets", "probe"])
 def test_help_imports_nothing_heavy(command: str) -> None:
     code = (
         "import sys, atexit\n"

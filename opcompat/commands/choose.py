@@ -11,10 +11,10 @@ FORMATS = ("onnx", "tflite")
 
 
 def known_targets(names: Sequence[str] | None) -> tuple[str, ...]:
-    """`names`, by default all targets. Raises ConfigError for one that does not exist."""
-    from opcompat.targets.catalog import TARGETS
+    """`names`, by default the targets that convert writes for. Raises ConfigError for one that does not exist."""
+    from opcompat.targets.catalog import FORMATS, TARGETS
 
-    return tuple(TARGETS) if names is None or not names else _known("target", names, TARGETS)
+    return tuple(FORMATS.values()) if names is None or not names else _known("target", names, TARGETS)
 
 
 def known_formats(names: Sequence[str]) -> tuple[str, ...]:

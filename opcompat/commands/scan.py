@@ -15,7 +15,7 @@ from opcompat.sources import Options, folder_of, load_model
 
 @click.command(cls=Command)
 @click.argument("source")
-@options.names("--target", "targets", "Target to judge, by default all; `opcompat targets` lists them.")
+@options.names("--target", "targets", "Target to judge, by default those of the formats; `opcompat targets` lists all.")
 @options.positive("--opset", "ONNX opset version, by default chosen for the installed runtime.")
 @options.batch
 @options.narrowing

@@ -16,12 +16,14 @@ from opcompat.commands.text import columns, echo
 @click.argument("target", required=False)
 @options.common
 def targets(target: str | None, **_: Any) -> None:
-    """List the targets, or the operators that one of them runs."""
+    """List the targets, or what one of them runs and how that is known."""
     from opcompat.targets import catalog
 
     if target is None:
         found = [make() for make in catalog.TARGETS.values()]
-        echo(columns([(t.name, f"{t.runtime} {t.version}", t.summary) for t in found]))
+        rows = [(t.name, f"{t.runtime} {t.version}", t.backend.name, t.evidence, t.summary) for t in found]
+        echo(columns(rows))
         return
     known_targets([target])
+    echo(columns(catalog.provenance(target)))
     echo(columns([(str(op), str(detail)) for op, detail in catalog.describe(target)]))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 
 from opcompat.errors import ConfigError
 from opcompat.targets.base import Target
+from opcompat.targets.table import Table
 
 
 def _onnxruntime(opset: int | None = None) -> Target:
@@ -18,16 +20,41 @@ def _onnxruntime(opset: int | None = None) -> Target:
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not OPSET <= opset <= newest:
         raise ConfigError(f"opset {opset} cannot be written: {OPSET} to {newest} can, and {OPSET} runs most widely")
-    return onnxruntime.target() if opset is None else onnxruntime.target(opset)
+    return onnxruntime.target(opset)
 
 
 def _litert(opset: int | None = None) -> Target:
     from opcompat.targets import litert
 
-    return litert.target()
+    return litert.target(opset)
 
 
-TARGETS: Mapping[str, Callable[..., Target]] = {"onnxruntime": _onnxruntime, "litert": _litert}
+def _stored(file: str, opset: int | None = None) -> Target:
+    """A target that is all data: `data/FILE.json`."""
+    from opcompat.targets import table
+
+    return table.target(table.load(file), opset)
+
+
+FILES: Mapping[str, str] = {
+    "onnxruntime@1.18": "onnxruntime-1.18",
+    "onnxruntime@1.22": "onnxruntime-1.22",
+    "onnxruntime@1.26": "onnxruntime-1.26",
+    "onnxruntime@1.30": "onnxruntime-1.30",
+    "onnxruntime@1.32": "onnxruntime-1.32",
+    "onnxruntime-mobile": "onnxruntime-mobile",
+    "coreml": "coreml",
+    "nnapi": "nnapi",
+    "tensorrt": "tensorrt",
+    "litert-gpu": "litert-gpu",
+}
+"""Name -> the table that is the whole target."""
+
+TARGETS: Mapping[str, Callable[..., Target]] = {
+    "onnxruntime": _onnxruntime,
+    "litert": _litert,
+    **{name: partial(_stored, file) for name, file in FILES.items()},
+}
 """Name -> target, for an ONNX opset (by default the newest that the project writes)."""
 
 FORMATS: Mapping[str, str] = {"onnx": "onnxruntime", "tflite": "litert"}
@@ -43,13 +70,37 @@ def target(name: str, opset: int | None = None) -> Target:
     return TARGETS[name](opset)
 
 
-def describe(name: str) -> list[tuple[str, str]]:
-    """(op, what is known of it) for every op in a target's table."""
-    if name == "onnxruntime":
-        from opcompat.targets import onnxruntime
-
-        return onnxruntime.describe()
-    from opcompat.targets import litert
+def stored(name: str) -> Table:
+    """The table behind a target. Raises ConfigError if there is no such target."""
+    from opcompat.targets import onnxruntime, table
 
     target(name)
-    return litert.describe()
+    if name == "onnxruntime":
+        return onnxruntime.live()
+    return table.load(FILES.get(name, name))
+
+
+def describe(name: str) -> list[tuple[str, str]]:
+    """(op, what is known of it) for every op in a target's table."""
+    from opcompat.targets import table
+
+    return table.describe(stored(name))
+
+
+def provenance(name: str) -> list[tuple[str, str]]:
+    """(what, text): the runtime, how its table is known, and what it asks of a model."""
+    from dataclasses import asdict
+
+    found, content = target(name), stored(name).content
+    rows = [
+        ("runtime", f"{found.runtime} {found.version}"),
+        ("reads", found.backend.name),
+        ("evidence", f"{found.evidence}, {found.date}" if found.date else found.evidence),
+        ("from", found.origin),
+        ("tried", f"{content['tried']} one-op models" if content.get("tried") else ""),
+        ("not listed", "does not run" if content.get("complete") else "unknown"),
+    ]
+    for limit, value in asdict(found.limits).items():
+        shown = ", ".join(value) if limit == "interface" else " ".join(value) if limit == "notes" else str(value)
+        rows.append((limit, shown if value else ""))
+    return [(what, text) for what, text in rows if text]

@@ -13,7 +13,9 @@ from onnx import helper
 
 from opcompat.lowering.graph import Node, Tensor
 from opcompat.lowering.onnx.dtypes import numpy_dtype
-from opcompat.targets.onnxruntime import Kernel, _session_errors, check, describe, target
+from opcompat.targets import catalog
+from opcompat.targets.onnxruntime import _session_errors, check, target
+from opcompat.targets.table import Row
 
 OPSET = 21
 
@@ -159,10 +161,13 @@ def test_functions_are_probed() -> None:
 
 
 def test_kernel_versions() -> None:
-    assert Kernel(13, 2**31 - 1, {}).serves(13)
-    assert not Kernel(13, 2**31 - 1, {}).serves(14)
-    assert Kernel(11, 12, {}).serves(12)
-    assert not Kernel(11, 12, {}).serves(13)
+    def row(since: int, until: int = 0) -> Row:
+        return Row("yes", "registry", since=since, until=until)
+
+    assert row(13).serves(13)
+    assert not row(13).serves(14)
+    assert row(11, 12).serves(12)
+    assert not row(11, 12).serves(13)
 
 
 def test_target() -> None:
@@ -174,10 +179,9 @@ def test_target() -> None:
 
 
 def test_describe() -> None:
-    rows = dict(describe())
-    assert "float32" in rows["Add(14)"]
-    assert rows["And(7)"] == "T: bool; T1: bool"
-    assert not any(op.startswith("BitCast") for op in rows)
+    rows = dict(catalog.describe("onnxruntime"))
+    assert "14: T float32" in rows["Add"]
+    assert rows["And"] == "7: T bool, T1 bool"
 
 
 def test_import_is_light() -> None:

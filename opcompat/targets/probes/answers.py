@@ -1,0 +1,62 @@
+"""Answers of a runtime -> rows of its table."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opcompat.targets.probes.case import Case
+from opcompat.targets.probes.sandbox import Sandbox
+from opcompat.targets.questions import signature, write_ranks
+
+Key = tuple[str, str, str, str]
+"""(op, dtypes, deciding attributes as JSON, kind of shapes)"""
+
+Answers = dict[Key, dict[int, tuple[str, str]]]
+"""Key -> rank -> why not with ordinary values, and why not with special ones ("" where it is right)."""
+
+
+def key(case: Case) -> Key:
+    return case.op, signature(case.node[0]), json.dumps(case.attributes, sort_keys=True), case.kind
+
+
+def probe(questions: Iterable[Case], sandbox: Sandbox) -> tuple[Answers, int]:
+    """Asks every case. Of several cases with one key, all must succeed. Returns the answers and how many ran."""
+    answers: Answers = defaultdict(dict)
+    tried = 0
+    for case in questions:
+        ranks = answers[key(case)]
+        plain, special = ranks.get(case.rank, ("", ""))
+        if plain or (special and case.special):
+            continue  # already known not to run
+        tried += 1
+        reason = sandbox.ask(case)
+        ranks[case.rank] = (plain, reason) if case.special else (reason, special)
+    return answers, tried
+
+
+def rows(answers: Answers) -> dict[str, list[dict[str, Any]]]:
+    """Rows by op: equal answers at several ranks together, what runs before what does not."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (op, dtypes, attrs, kind), ranks in sorted(answers.items()):
+        same = {"dtypes": dtypes, "shapes": kind, **({"attrs": json.loads(attrs)} if attrs != "{}" else {})}
+        groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for rank, reasons in sorted(ranks.items()):
+            groups[reasons].append(rank)
+        for (plain, special), at in sorted(groups.items()):
+            found[op].append({**_status(plain, special), **same, "ranks": write_ranks(at)})
+    return {op: sorted(rows_, key=_order) for op, rows_ in sorted(found.items())}
+
+
+def _status(plain: str, special: str) -> dict[str, Any]:
+    if plain:
+        return {"is": "no", "why": plain}
+    if special.startswith("wrong: "):
+        return {"is": "conditional", "when": [{"text": f"right for ordinary values only ({special})"}]}
+    return {"is": "no", "why": special} if special else {"is": "yes"}
+
+
+def _order(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["dtypes"], row["shapes"], ("yes", "conditional", "no").index(row["is"])

@@ -1,0 +1,112 @@
+"""What can be probed on the user's machine, and how a table is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import chain
+from typing import Any
+
+from opcompat.errors import ConfigError
+from opcompat.targets.probes.answers import probe, rows
+from opcompat.targets.probes.case import Case
+from opcompat.targets.probes.sandbox import Runtime, Sandbox
+
+_PLACE = "opcompat.targets.probes.runtimes"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A runtime, the questions to it (`special`: those with special values too), and what the table says beside."""
+
+    runtime: Runtime
+    summary: str
+    limits: Mapping[str, Any]
+    cases: Callable[[], Iterator[Case]]
+    has_64_bit: bool = True
+
+
+def _tflite() -> Iterator[Case]:
+    from opcompat.targets.probes.tflite_cases import cases
+
+    return cases()
+
+
+def _tflite_and_special() -> Iterator[Case]:
+    from opcompat.targets.probes.tflite_cases import cases
+
+    return chain(cases(), cases(special=True))
+
+
+PROBES: Mapping[str, Probe] = {
+    # Its lowerings are proven on the runtime itself with boundary values, so ordinary values are asked alone.
+    "litert": Probe(
+        Runtime(f"{_PLACE}:litert", "ai-edge-litert", "ai_edge_litert.interpreter", "tflite"),
+        "LiteRT (TFLite) on the CPU, default delegate",
+        {},
+        _tflite,
+        has_64_bit=False,
+    ),
+    "tflite-micro": Probe(
+        Runtime(f"{_PLACE}:tflite_micro", "tflite-micro", "tflite_micro.python.tflite_micro.runtime", "tflite"),
+        "TensorFlow Lite for Microcontrollers, reference kernels",
+        {
+            "signatures": 1,
+            "state": "an int8 value that is fed back needs one scale and zero point in its output and its input",
+            "notes": ["Inputs and outputs have no names: they come in the order of the manifest."],
+        },
+        _tflite_and_special,
+        has_64_bit=False,
+    ),
+}
+"""Name -> how to ask it."""
+
+
+def make(name: str, date: str, questions: Iterable[Case] | None = None) -> dict[str, Any]:
+    """Asks the installed runtime, and returns the content of its table.
+
+    Raises ConfigError if the runtime is not installed.
+    """
+    found = PROBES[name]
+    sandbox = Sandbox(found.runtime)
+    try:
+        answers, tried = probe(found.cases() if questions is None else questions, sandbox)
+    finally:
+        sandbox.close()
+    return {
+        "schema_version": 1,
+        "target": name,
+        "runtime": found.runtime.package,
+        "version": metadata.version(found.runtime.package),
+        "date": date,
+        "format": found.runtime.form,
+        "evidence": "probed",
+        "generator": f"opcompat probe {name}",
+        "summary": found.summary,
+        "tried": tried,
+        "has_64_bit": found.has_64_bit,
+        "limits": dict(found.limits),
+        "ops": rows(answers),
+    }
+
+
+def derive(name: str, date: str) -> dict[str, Any]:
+    """The content of a target's table, from what is installed here, or from its document if it can only be read.
+
+    Raises ConfigError if the runtime is not installed, or is another version than the target's.
+    """
+    from opcompat.targets.probes import documented, ort_registry
+
+    if name in PROBES:
+        return make(name, date)
+    if name in documented.MAKERS:
+        return documented.make(name)
+    content = ort_registry.content(name, date, f"opcompat probe {name}")
+    wanted = name.partition("@")[2]
+    if wanted and not content["version"].startswith(f"{wanted}."):
+        raise ConfigError(
+            f"{name}: onnxruntime {content['version']} is installed; next: pip install 'onnxruntime=={wanted}.*' "
+            "in an environment of its own, and probe there"
+        )
+    return content
