@@ -47,7 +47,7 @@ bench: .venv/.installed
 
 # Asks the installed LiteRT what it runs and rewrites opcompat/targets/data/litert.json.
 probe: .venv/.installed
-	$(BIN)/python -m opcompat.targets.litert_probe
+	$(BIN)/opcompat probe litert --out opcompat/targets/data/litert.json --force
 
 # Every policy of the zoo on both runtimes; writes docs/zoo.md. dreamerv3 pins a gym that no longer builds.
 zoo: .venv/.installed

@@ -13,12 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-<<<<<<< HEAD
 from opcompat.checking.data import CheckReport
-from opcompat.report import Advice, Check, Finding, Report, TargetReport
-=======
 from opcompat.report import VERDICTS, Advice, Check, Finding, Report, TargetReport
->>>>>>> b64367c (feat: targets are tables of data with their provenance, and a scan shows the matrix)
 
 from . import terminal_check, wording
 from .wording import printable
