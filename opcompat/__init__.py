@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opcompat import runtime
     from opcompat.api import convert, rewrite, scan, verify
     from opcompat.bundle import Bundle
+    from opcompat.checking.run import check
     from opcompat.distributions import distribution_entry_points
     from opcompat.model import EntryPoint, Model
     from opcompat.report import Report
@@ -24,6 +25,7 @@ __all__ = [
     "EntryPoint",
     "Model",
     "Report",
+    "check",
     "convert",
     "distribution_entry_points",
     "rewrite",
@@ -38,6 +40,7 @@ _HOMES = {
     "EntryPoint": "opcompat.model",
     "Model": "opcompat.model",
     "Report": "opcompat.report",
+    "check": "opcompat.checking.run",
     "convert": "opcompat.api",
     "distribution_entry_points": "opcompat.distributions",
     "rewrite": "opcompat.api",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import click
 
+from opcompat.commands.baseline import baseline
+from opcompat.commands.check import check
 from opcompat.commands.convert import convert
 from opcompat.commands.explain import explain
 from opcompat.commands.probe import probe
+from opcompat.commands.report import report
 from opcompat.commands.rules import rules
 from opcompat.commands.scan import scan
 from opcompat.commands.targets import targets
@@ -21,7 +24,7 @@ Exit codes: 0 clean; 1 findings or a mismatch; 2 usage, configuration or input; 
 
 
 @click.group(
-    commands=[scan, convert, verify, rules, explain, targets, probe],
+    commands=[scan, convert, verify, check, baseline, report, rules, explain, targets, probe],
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
 )

@@ -12,12 +12,15 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opcompat.errors import ConfigError
 from opcompat.manifest import SAMPLING
 
 FILE = "opcompat.toml"
+if TYPE_CHECKING:
+    from opcompat.checking.settings import Settings
+
 _FACTORY = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\Z")
 
 
@@ -58,6 +61,7 @@ class Config:
       opset: ONNX opset version.
       batch: further batch sizes to write entry points for.
       steps, seeds: how long and from how many seeds artifacts are compared with JAX.
+      check: what `check` accepts and limits; see `opcompat.checking.settings`.
     """
 
     path: Path | None = None
@@ -75,6 +79,7 @@ class Config:
     batch: tuple[int, ...] | None = None
     steps: int | None = None
     seeds: int | None = None
+    check: Settings | None = None
 
 
 def find(start: Path) -> Config:
@@ -147,7 +152,18 @@ def _parse(path: Path, where: str, table: Any) -> Config:
         raise ConfigError(f"{label}: factory and source both name the model; keep one")
     if "out" in values:
         values["out"] = path.parent / values["out"]
+    if "check" in values:
+        values["check"] = _check(f"{label}: check", values["check"], path.parent)
     return Config(path=path, **values)
+
+
+def _check(label: str, table: Mapping[str, Any], folder: Path) -> Settings:
+    from opcompat.checking import settings
+
+    try:
+        return settings.parse(table, folder)
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from error
 
 
 def _describe(value: Any) -> str:
@@ -248,4 +264,5 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "batch": _sizes,
     "steps": _positive,
     "seeds": _positive,
+    "check": lambda value: _table(value, "settings of check"),
 }

@@ -193,18 +193,13 @@ class Interface:
 
 @dataclass(frozen=True)
 class Artifact:
-    """One format of the bundle: the bytes of its files, weights included, its ops, and ONNX's opset.
-
-    `slow_ops` counts the ops that the runtime runs outside its fast path (see `opcompat.checking.fastpath`); None
-    where that is not known.
-    """
+    """One format of the bundle: the bytes of its files, weights included, its ops, and ONNX's opset."""
 
     format: str
     target: str
     bytes: int
     ops: int
     opset: int | None = None
-    slow_ops: int | None = None
 
 
 @dataclass(frozen=True)

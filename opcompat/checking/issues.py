@@ -85,7 +85,7 @@ LONGEST = 160
 
 def fingerprint(*parts: str) -> str:
     """The parts in one line. A long part is cut and ends in a hash of the whole."""
-    return " | ".join(_short(" ".join(part.split())) for part in parts)
+    return " | ".join(_short(" ".join(part.replace("|", "/").split())) for part in parts)
 
 
 def _short(part: str) -> str:
@@ -97,6 +97,20 @@ def _short(part: str) -> str:
 def issues_of(report: Report, key: str = "") -> tuple[Issue, ...]:
     """Every finding, failed check and advice of a report. `key` names the model, by default by its own name."""
     return tuple(_issues(report, key or report.model))
+
+
+def failure_issue(key: str, why: str) -> Issue:
+    """What stands for a model without a result."""
+    return Issue(
+        id="failure",
+        level="error",
+        model=key,
+        target="",
+        title=KINDS["failure"].title,
+        message=why,
+        next_step="see what opcompat scan says of it",
+        fingerprint=fingerprint("failure", key),
+    )
 
 
 def _issues(report: Report, key: str) -> Iterator[Issue]:

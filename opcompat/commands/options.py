@@ -38,7 +38,13 @@ def reporting(function: F) -> F:
             callback=_parse_outputs,
             help="Write the report to a file as well; again and again in one run.",
         ),
-        click.option("--format", "format_", metavar="FORMAT", default="text", help="text (the default), json, html."),
+        click.option(
+            "--format",
+            "format_",
+            metavar="FORMAT",
+            default="text",
+            help="text (the default), json, html, markdown, junit, sarif, github.",
+        ),
     ):
         function = option(function)
     return function

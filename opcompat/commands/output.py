@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from opcompat.checking.data import CheckReport
 from opcompat.commands import progress
 from opcompat.commands.text import echo
 from opcompat.config import did_you_mean
@@ -50,17 +51,17 @@ class Output:
                 self.show(report)
             raise
 
-    def show(self, report: Report) -> None:
+    def show(self, report: Report | CheckReport) -> None:
         """Renders to standard output, then to the files."""
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         echo(self.renderer(report, color=self.color, width=width))
         for path, renderer in self.files:
             write(path, renderer(report))
 
-    def finish(self, report: Report) -> None:
-        """Shows the report and ends the command: 0 if it is clean, else 1."""
+    def finish(self, report: Report | CheckReport, *, exit_zero: bool = False) -> None:
+        """Shows the report and ends the command: 0 if it is clean or `exit_zero`, else 1."""
         self.show(report)
-        click.get_current_context().exit(0 if report.ok else 1)
+        click.get_current_context().exit(0 if report.ok or exit_zero else 1)
 
 
 def prepare(
