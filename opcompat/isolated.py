@@ -33,7 +33,7 @@ def main() -> None:
     limits = first["limits"]
     module, _, name = first["function"].partition(":")
     function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    _limit(limits["memory"])
+    _limit(limits["memory"], limits["mapped"])
     _write(answers, {"value": None})
     while (request := _read(requests)) is not None:
         # A thread of C, which ends the process even where Python's interpreter is held.
@@ -59,16 +59,18 @@ def _told(kind: str, message: str) -> bytes:
     return json.dumps({"error": {"type": kind, "message": short}}).encode()
 
 
-def _limit(memory: int) -> None:
-    """Limits the address space to `memory` bytes above what it is now, and forbids core dumps."""
+def _limit(memory: int, mapped: int) -> None:
+    """Limits private data to `memory` bytes above what it is now, the address space to as much and `mapped` bytes."""
     try:
         import resource
     except ImportError:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, ValueError):
-        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
+        pages = Path("/proc/self/statm").read_text().split()
+        size, data = (int(pages[i]) * resource.getpagesize() for i in (0, 5))
+        for kind, most in ((resource.RLIMIT_AS, size + memory + mapped), (resource.RLIMIT_DATA, data + memory)):
+            resource.setrlimit(kind, (most, most))
 
 
 def _read(stream: IO[bytes]) -> dict[str, Any] | None:

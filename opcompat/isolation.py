@@ -36,12 +36,14 @@ _MEMORY_WORDS = ("bad_alloc", "out of memory", "cannot allocate memory", "alloca
 
 @dataclass(frozen=True)
 class Limits:
-    """`seconds` of wall time for one call; `memory` in bytes of address space above what the imports took (enforced
-    where the system has resource limits and /proc, as Linux does); `result` in bytes of JSON.
+    """`seconds` of wall time for one call; `memory` in bytes above what the imports took (enforced where the system has
+    resource limits and /proc, as Linux does); `mapped` in bytes of files that it may map beside that; `result` in bytes
+    of JSON.
     """
 
     seconds: float = 10.0
     memory: int = 1 << 30
+    mapped: int = 0
     result: int = 64 << 20
 
 

@@ -215,7 +215,7 @@ class Report:
     """Everything one run found. `next_step` is the one thing to do now. `advice` makes a report no worse.
 
     `excerpts` has the source around findings by place ("file.py:12"), of files below the source's folder or the
-    working directory.
+    working directory. `facts` is what a model file says of itself, as text by label: its format, versions, ops, dtypes.
     """
 
     command: str
@@ -236,6 +236,7 @@ class Report:
     interfaces: Mapping[str, Interface] = field(default_factory=dict)
     artifacts: tuple[Artifact, ...] = ()
     excerpts: Mapping[str, Excerpt] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

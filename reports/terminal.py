@@ -86,17 +86,18 @@ def _facts(report: Report) -> RenderableType:
         "entry points": ", ".join(report.entry_points),
         "parameters": parameters if report.parameters else "",
         "bundle": report.bundle,
+        **report.facts,
     }
     grid = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value:
-            grid.add_row(Text(name, "dim"), Text(printable(value), overflow="fold"))
+            grid.add_row(Text(printable(name), "dim"), Text(printable(value), overflow="fold"))
     return Padding(grid, (0, 0, 0, 2))
 
 
 def _target(report: Report, target: TargetReport, width: int) -> Iterator[RenderableType]:
     yield Text(_runtime(target.target, target.runtime, target.version), "bold")
-    yield Padding(Text(wording.counts(target)), (0, 0, 0, 2))
+    yield Padding(Text(wording.counts(target, wording.thing(report))), (0, 0, 0, 2))
     findings = wording.shown_findings(report, target)
     if findings:
         yield _findings(findings, narrow=width < _NARROW)

@@ -42,11 +42,16 @@ def number(value: float) -> str:
     return f"{value:.1e}" if math.isfinite(value) and value else f"{value:g}"
 
 
-def counts(target: TargetReport) -> str:
+def thing(report: Report) -> str:
+    """What a report counts: a model's equations, or a file's ops."""
+    return "op" if "format" in report.facts else "equation"
+
+
+def counts(target: TargetReport, noun: str = "equation") -> str:
     """'1,234 equations: 1,000 native, ...'; unknown ones only where there are any."""
     total = sum(target.counts.values())
     shown = [v for v in VERDICTS if v != "unknown" or target.counts.get(v)]
-    return f"{plural(total, 'equation')}: " + ", ".join(f"{target.counts.get(v, 0):,} {v}" for v in shown)
+    return f"{plural(total, noun)}: " + ", ".join(f"{target.counts.get(v, 0):,} {v}" for v in shown)
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
@@ -65,8 +70,12 @@ def equation(finding: Finding) -> str:
 
 
 def place(finding: Finding | Advice | Issue) -> str:
-    """'file.py:12', which terminals and editors can open."""
-    return printable(f"{finding.file}:{finding.line}") if finding.file else "(unknown place)"
+    """'file.py:12', which terminals and editors can open; 'policy.onnx node' in a file without lines."""
+    if not finding.file:
+        return "(unknown place)"
+    return printable(
+        f"{finding.file}:{finding.line}" if finding.line else f"{finding.file} {finding.function}".rstrip()
+    )
 
 
 def reasons(finding: Finding) -> list[str]:
@@ -188,8 +197,9 @@ def verdict(report: Report) -> str:
     """The one sentence that the run comes to."""
     bad = [t for t in report.targets if not t.ok]
     if bad:
-        parts = [f"{printable(t.target)} ({plural(_stuck(t), 'equation')})" for t in bad]
-        return f"Not supported after rewriting: {', '.join(parts)}."
+        parts = [f"{printable(t.target)} ({plural(_stuck(t), thing(report))})" for t in bad]
+        how = "" if report.facts else " after rewriting"
+        return f"Not supported{how}: {', '.join(parts)}."
     if report.checks:
         return _verdict_of_checks(report)
     if report.command == "scan" and report.targets:

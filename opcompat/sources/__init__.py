@@ -32,19 +32,17 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         f'a folder with {config.FILE} (factory = "module:function")', detect.factory_folder, "opcompat.sources.factory"
     ),
+    Kind("a bundle that convert wrote", detect.bundle, "opcompat.sources.graphs"),
+    Kind("an ONNX file", detect.suffix(".onnx"), "opcompat.sources.graphs"),
+    Kind("a TFLite file", detect.tflite_file, "opcompat.sources.graphs"),
     Kind("StableHLO (.mlir, .mlirbc)", detect.stablehlo, "opcompat.sources.stablehlo_file"),
     Kind("a jax.export file", detect.jax_export, "opcompat.sources.exported"),
     Kind("a Python factory, module:function", detect.python_function, "opcompat.sources.factory"),
 )
 """In the order in which they are tried: the first that matches reads the source."""
 
-_SUFFIXES = {
-    ".onnx": "an ONNX file",
-    ".tflite": "a TFLite file",
-}
 _MARKERS = {
     "saved_model.pb": "a TensorFlow SavedModel",
-    "manifest.json": "a bundle, by its manifest.json (`opcompat verify` reads bundles)",
 }
 _EXAMPLE = 'with the line\n\n    factory = "policy:make"\n\nwhere make() in policy.py returns an opcompat.Model'
 
@@ -130,5 +128,5 @@ def _refuse(source: str) -> str:
         return f"{source} is the configuration: give its folder, {path.parent}"
     if path.suffix == ".py":
         return f"{source} is a Python file: give {path.stem}:FUNCTION, and run from {path.parent.resolve()}"
-    kind = _SUFFIXES.get(path.suffix.lower(), "a file of a kind that opcompat does not know")
+    kind = "a file of a kind that opcompat does not know"
     return f"{source} is {kind}; that is not readable yet: {readable}"

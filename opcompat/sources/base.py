@@ -46,7 +46,8 @@ class Loaded:
 class Graphs:
     """A file that holds a runtime's own ops, and so can be scanned but not become a Model.
 
-    `format` is "onnx" or "tflite"; `name` and `root` are as in Loaded.
+    `format` is "onnx", "tflite", or "bundle" for a folder with files of several formats; `name` and `root` are as in
+    Loaded.
     """
 
     format: str

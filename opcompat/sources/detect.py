@@ -48,6 +48,15 @@ def jax_export(source: str) -> bool:
         return data.find(_BYTECODE + b"\rStableHLO_v") > 0
 
 
-def _begins(path: Path, magic: bytes) -> bool:
+def _begins(path: Path, magic: bytes, offset: int = 0) -> bool:
     with path.open("rb") as file:
-        return file.read(len(magic)) == magic
+        return file.read(offset + len(magic))[offset:] == magic
+
+
+def bundle(source: str) -> bool:
+    return (Path(source) / "manifest.json").is_file()
+
+
+def tflite_file(source: str) -> bool:
+    path = Path(source)
+    return path.is_file() and (path.suffix.lower() == ".tflite" or _begins(path, _TFLITE, 4))

@@ -70,6 +70,16 @@ def target(name: str, opset: int | None = None) -> Target:
     return TARGETS[name](opset)
 
 
+def reader(name: str, opset: int) -> Target:
+    """The target, for an ONNX file that has this opset already: the newest that it loads, if it does not load that."""
+    from opcompat.targets import onnxruntime
+
+    if name == "onnxruntime":
+        return onnxruntime.target(opset)
+    newest = target(name).limits.opset
+    return target(name, min(opset, newest) if newest else opset)
+
+
 def stored(name: str) -> Table:
     """The table behind a target. Raises ConfigError if there is no such target."""
     from opcompat.targets import onnxruntime, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opcompat.analyze import Analysis
@@ -11,24 +11,34 @@ from opcompat.report import Advice, Finding, TargetReport
 from opcompat.targets.base import Limits, Target
 
 
+End = tuple[str, str, str, str]
+"""(entry point, "input" or "output", name, dtype in the file)"""
+
+
 def findings(analyses: Sequence[Analysis]) -> Iterator[Finding]:
     """What keeps the whole model from running on the target."""
     target, names = analyses[0].target, tuple(a.trace.entry_point for a in analyses)
-    bounds = target.limits
     opset = getattr(target.backend.builder, "opset", 0)
+    ends = [(a.trace.entry_point, *end) for a in analyses for end in _interface(a)]
+    yield from broken(target, names, opset, len(names), ends)
+
+
+def broken(
+    target: Target, names: tuple[str, ...], opset: int, signatures: int, ends: Iterable[End], file: str = ""
+) -> Iterator[Finding]:
+    """What keeps a model or file from running on the target: its opset (0 if it has none), signatures, dtypes of ends."""
+    bounds = target.limits
     if bounds.opset and opset > bounds.opset:
         reason = f"{target.name} loads ONNX opsets up to {bounds.opset}, and the file has opset {opset}"
-        yield _finding(target, names, "opset", reason)
-    if bounds.signatures and len(names) > bounds.signatures and target.backend.name == "tflite":
+        yield _finding(target, names, "opset", reason, file)
+    if bounds.signatures and signatures > bounds.signatures and target.backend.name == "tflite":
         count = "one" if bounds.signatures == 1 else str(bounds.signatures)
-        reason = f"{target.name} reads {count} signature per file, and the model has {len(names)} entry points"
-        yield _finding(target, names, "signatures", f"{reason}; convert each as a model of its own")
-    if bounds.interface:
-        for analysis in analyses:
-            for role, name, dtype in _interface(analysis):
-                if dtype not in bounds.interface:
-                    reason = f"{role} {name} is {dtype}, and {target.name} passes {', '.join(bounds.interface)} only"
-                    yield _finding(target, (analysis.trace.entry_point,), role, reason, f"{dtype}")
+        reason = f"{target.name} reads {count} signature per file, and the model has {signatures} entry points"
+        yield _finding(target, names, "signatures", f"{reason}; convert each as a model of its own", file)
+    for entry, role, name, dtype in ends if bounds.interface else ():
+        if dtype not in bounds.interface:
+            reason = f"{role} {name} is {dtype}, and {target.name} passes {', '.join(bounds.interface)} only"
+            yield _finding(target, (entry,), role, reason, file, f"{dtype}")
 
 
 def _interface(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
@@ -40,12 +50,14 @@ def _interface(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
         yield "output", name, x.dtype
 
 
-def _finding(target: Target, names: tuple[str, ...], what: str, reason: str, operands: str = "") -> Finding:
+def _finding(
+    target: Target, names: tuple[str, ...], what: str, reason: str, file: str, operands: str = ""
+) -> Finding:
     return Finding(
         verdict="unsupported",
         primitive=what,
         operands=operands,
-        file="",
+        file=file,
         line=0,
         function="",
         count=1,
@@ -65,6 +77,11 @@ def added(report: TargetReport, analyses: Sequence[Analysis]) -> TargetReport:
 def advice(target: Target, analyses: Sequence[Analysis], contracts: Mapping[str, Contract]) -> Iterator[Advice]:
     """What a user has to know about how the target computes."""
     fed_back = tuple(dict.fromkeys(leaf for c in contracts.values() for leaf in c.feedback.values()))
+    return remarks(target, tuple(a.trace.entry_point for a in analyses), fed_back)
+
+
+def remarks(target: Target, names: tuple[str, ...], fed_back: Sequence[str] = ()) -> Iterator[Advice]:
+    """The same, for the entry points of a model or file; `fed_back` are the inputs that outputs become."""
     for message, step in _remarks(target.name, target.limits, fed_back):
         yield Advice(
             id=target.name,
@@ -73,7 +90,7 @@ def advice(target: Target, analyses: Sequence[Analysis], contracts: Mapping[str,
             file="",
             line=0,
             function="",
-            entry_points=tuple(a.trace.entry_point for a in analyses),
+            entry_points=names,
             next_step=step,
         )
 
