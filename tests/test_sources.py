@@ -172,11 +172,8 @@ def test_a_module_of_that_name_is_loaded_already(folder: Path, tmp_path_factory:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("a.onnx", "an ONNX file"),
-        ("a.tflite", "a TFLite file"),
         ("a.bin", "a file of a kind that opcompat does not know"),
         ("saved/saved_model.pb", "a TensorFlow SavedModel"),
-        ("bundle/manifest.json", "a bundle, by its manifest.json"),
     ],
 )
 def test_kinds_that_are_not_readable_yet(tmp_path: Path, name: str, kind: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from opcompat import config
 
 _BYTECODE = b"ML\xefR"
+_TFLITE = b"TFL3"
 _PYTHON = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 
 

@@ -10,7 +10,6 @@ from opcompat.contract import Contract
 from opcompat.report import Advice, Finding, TargetReport
 from opcompat.targets.base import Limits, Target
 
-
 End = tuple[str, str, str, str]
 """(entry point, "input" or "output", name, dtype in the file)"""
 
@@ -26,7 +25,7 @@ def findings(analyses: Sequence[Analysis]) -> Iterator[Finding]:
 def broken(
     target: Target, names: tuple[str, ...], opset: int, signatures: int, ends: Iterable[End], file: str = ""
 ) -> Iterator[Finding]:
-    """What keeps a model or file from running on the target: its opset (0 if it has none), signatures, dtypes of ends."""
+    """What keeps a model or file from running on the target. `opset` is 0 for a format that has none."""
     bounds = target.limits
     if bounds.opset and opset > bounds.opset:
         reason = f"{target.name} loads ONNX opsets up to {bounds.opset}, and the file has opset {opset}"
@@ -50,9 +49,7 @@ def _interface(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
         yield "output", name, x.dtype
 
 
-def _finding(
-    target: Target, names: tuple[str, ...], what: str, reason: str, file: str, operands: str = ""
-) -> Finding:
+def _finding(target: Target, names: tuple[str, ...], what: str, reason: str, file: str, operands: str = "") -> Finding:
     return Finding(
         verdict="unsupported",
         primitive=what,
