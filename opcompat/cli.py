@@ -17,7 +17,7 @@ from opcompat.commands.verify import verify
 
 EPILOG = """
 SOURCE is a folder with an opcompat.toml (factory = "module:function", which returns an opcompat.Model, or source =
-"file"), module:function itself, a file of jax.export, or StableHLO (.mlir, .mlirbc).
+"file"), module:function itself, a SavedModel of jax2tf, a file of jax.export, or StableHLO (.mlir, .mlirbc).
 
 Exit codes: 0 clean; 1 findings or a mismatch; 2 usage, configuration or input; 3 a crash.
 """

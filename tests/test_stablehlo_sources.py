@@ -218,7 +218,7 @@ def test_truncated_files(tmp_path: Path, name: str, part: float) -> None:
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("name", ["policy.bin", "policy.mlirbc"])
+@pytest.mark.parametrize("name", ["policy.bin", pytest.param("policy.mlirbc", marks=pytest.mark.slow)])
 def test_from_file_to_proven_artifacts(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, exported(), name)

@@ -35,6 +35,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("a bundle that convert wrote", detect.bundle, "opcompat.sources.graphs"),
     Kind("an ONNX file", detect.suffix(".onnx"), "opcompat.sources.graphs"),
     Kind("a TFLite file", detect.tflite_file, "opcompat.sources.graphs"),
+    Kind("a SavedModel of jax2tf", detect.jax2tf, "opcompat.sources.jax2tf"),
     Kind("StableHLO (.mlir, .mlirbc)", detect.stablehlo, "opcompat.sources.stablehlo_file"),
     Kind("a jax.export file", detect.jax_export, "opcompat.sources.exported"),
     Kind("a Python factory, module:function", detect.python_function, "opcompat.sources.factory"),

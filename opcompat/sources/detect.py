@@ -43,10 +43,20 @@ def stablehlo(source: str) -> bool:
 def jax_export(source: str) -> bool:
     """A file that `jax.export` wrote: a flatbuffer with bytecode of StableHLO in it."""
     path = Path(source)
-    if not path.is_file() or path.stat().st_size < 16:
+    return path.is_file() and _holds(path, _BYTECODE + b"\rStableHLO_v")
+
+
+def jax2tf(source: str) -> bool:
+    """A SavedModel with StableHLO in it, as jax2tf has written them since jax 0.4.8."""
+    path = Path(source) / "saved_model.pb"
+    return path.is_file() and _holds(path, b"XlaCallModule")
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    if not path.stat().st_size:
         return False
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        return data.find(_BYTECODE + b"\rStableHLO_v") > 0
+        return data.find(text) >= 0
 
 
 def _begins(path: Path, magic: bytes, offset: int = 0) -> bool:

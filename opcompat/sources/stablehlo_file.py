@@ -59,6 +59,8 @@ def guarded(where: str, function: Callable[[], Any]) -> Any:
     """`function()`, whose refusals become SourceErrors that begin with `where`."""
     try:
         return function()
+    except SourceError:
+        raise
     except Undecomposable as error:
         raise SourceError(f"{where}: {error.reason}") from error
     except OpcompatError as error:
@@ -124,9 +126,19 @@ def _allow_wide(types: Sequence[TensorType]) -> None:
 def _shapes(where: str, module: bytes, interface: Interface, dims: Mapping[str, int]) -> list[tuple[int, ...]]:
     """The shapes of the user's arguments, with `dims` for the sizes that the module leaves open."""
     own = [a for a in interface.arguments if not a.constant]
+    spoken = names.unique([a.name for a in own], "arg")
+    return aligned(where, module, [(n, a.type.shape) for n, a in zip(spoken, own, strict=True)], dims)
+
+
+def aligned(
+    where: str, module: bytes, arguments: Sequence[tuple[str, tuple[Any, ...]]], dims: Mapping[str, int]
+) -> list[tuple[int, ...]]:
+    """The shapes of named arguments, with `dims` for open sizes: by the names that the module tells, or NAME[AXIS].
+
+    Raises SourceError for a size that is not bound.
+    """
     shapes, specifications = [], iter(_specifications(module))
-    for name, argument in zip(names.unique([a.name for a in own], "arg"), own, strict=True):
-        known = argument.type.shape
+    for name, known in arguments:
         said = next((s for s in specifications if _fits(s, known)), ()) if None in known else ()
         open_names = said or tuple(f"{name}[{axis}]" for axis in range(len(known)))
         shapes.append(
