@@ -14,6 +14,7 @@ from opcompat import jaxcompat
 from opcompat.errors import ConfigError
 from opcompat.model import EntryPoint, Model
 from opcompat.params import arrays_of, call_with
+from opcompat.trace import trace
 
 SEPARATOR = "@"
 
@@ -31,15 +32,15 @@ def with_batches(model: Model, sizes: Sequence[int]) -> Model:
     if not sizes:
         return model
     entries = dict(model.entry_points)
-    for name, entry in model.entry_points.items():
-        base = _batch_of(name, entry)
+    for name in model.entry_points:
+        base = _batch_of(model, name)
         for size in sizes:
             if base is None or size == base:
                 continue
             wide = f"{name}{SEPARATOR}{size}"
             if wide in model.entry_points:
                 raise ConfigError(f"the model has an entry point {wide!r} of its own; next: rename it")
-            entries[wide] = _resized(model, entry, base, size)
+            entries[wide] = _resized(model, name, base, size)
     return replace(model, entry_points=entries)
 
 
@@ -55,16 +56,11 @@ def _batched(leaf: Any) -> bool:
     return aval.ndim > 0 and not jaxcompat.is_key(aval.dtype)
 
 
-def _batch_of(name: str, entry: EntryPoint) -> int | None:
-    key_arguments = {n for n, arg in zip(entry.argument_names(), entry.args, strict=True) if _is_raw_key(n, arg)}
-    leaves = [
-        leaf
-        for arg_name, arg in zip(entry.argument_names(), entry.args, strict=True)
-        if arg_name not in key_arguments
-        for leaf in jax.tree_util.tree_leaves(arg)
-        if _batched(leaf)
-    ]
-    sizes = {jaxcompat.aval_of(leaf).shape[0] for leaf in leaves}
+def _batch_of(model: Model, name: str) -> int | None:
+    """The first dimension that an entry point's arrays share; None if there are none."""
+    leaves = jax.tree_util.tree_leaves(model.entry_points[name].args)
+    own = zip(leaves, _raw_keys(model, name), strict=True)
+    sizes = {jaxcompat.aval_of(leaf).shape[0] for leaf, is_key in own if _batched(leaf) and not is_key}
     if len(sizes) > 1:
         raise ConfigError(
             f"{name}: its arguments have different first dimensions {sorted(sizes)}, so there is no batch to change; "
@@ -73,30 +69,35 @@ def _batch_of(name: str, entry: EntryPoint) -> int | None:
     return sizes.pop() if sizes else None
 
 
-def _is_raw_key(name: str, arg: Any) -> bool:
-    """Raw keys are uint32[2] and called key or rng: their first dimension is not a batch."""
-    aval = jaxcompat.aval_of(arg) if len(jax.tree_util.tree_leaves(arg)) == 1 and hasattr(arg, "dtype") else None
-    raw = aval is not None and str(aval.dtype) == "uint32" and aval.shape in ((2,), (4,))
-    return raw and any(word in name for word in ("key", "rng"))
+def _raw_keys(model: Model, name: str) -> list[bool]:
+    """Of each leaf of an entry point's arguments, whether it is one key in raw words, as the function uses it.
+
+    Its first dimension is not a batch, whatever the argument is called. The function is traced only if there are
+    arguments that can be such words.
+    """
+    avals = [jaxcompat.aval_of(x) for x in jax.tree_util.tree_leaves(model.entry_points[name].args)]
+    words = [str(aval.dtype) == "uint32" and aval.shape in ((2,), (4,)) for aval in avals]
+    if not any(words):
+        return words
+    used = [bool(leaf.key) for leaf in trace(model, name).inputs]
+    return [is_words and is_key for is_words, is_key in zip(words, used, strict=True)]
 
 
-def _resized(model: Model, entry: EntryPoint, base: int, size: int) -> EntryPoint:
-    names = entry.argument_names()
+def _resized(model: Model, name: str, base: int, size: int) -> EntryPoint:
+    entry = model.entry_points[name]
+    leaves, structure = jax.tree_util.tree_flatten(entry.args)
 
-    def resize(name: str, arg: Any) -> Any:
-        def leaf(x: Any) -> Any:
-            if not _batched(x) or _is_raw_key(name, arg):
-                return x
-            aval = jaxcompat.aval_of(x)
-            return jaxcompat.shape_dtype((size, *aval.shape[1:]), aval.dtype)
+    def resize(leaf: Any, is_key: bool) -> Any:
+        if not _batched(leaf) or is_key:
+            return leaf
+        aval = jaxcompat.aval_of(leaf)
+        return jaxcompat.shape_dtype((size, *aval.shape[1:]), aval.dtype)
 
-        return jax.tree_util.tree_map(leaf, arg)
-
-    args = tuple(resize(n, a) for n, a in zip(names, entry.args, strict=True))
+    args = jax.tree_util.tree_unflatten(structure, map(resize, leaves, _raw_keys(model, name)))
     sampler = entry.inputs
     inputs = None if sampler is None else lambda rng: _stacked([sampler(rng) for _ in range(size)], base)
     init = {name: _init(model, source, base, size) for name, source in entry.init.items()}
-    return replace(entry, args=args, names=names, inputs=inputs, init=init)
+    return replace(entry, args=args, names=entry.argument_names(), inputs=inputs, init=init)
 
 
 def _stacked(samples: list[tuple[Any, ...]], base: int) -> tuple[Any, ...]:
@@ -119,7 +120,7 @@ def _init(model: Model, source: Any, base: int, size: int) -> Any:
     origin = model.entry_points.get(name)
     if origin is None:
         return source
-    if _batch_of(name, origin) is not None:
+    if _batch_of(model, name) is not None:
         return f"{name}{SEPARATOR}{size}.{output}"
     result = jax.jit(partial(call_with, origin.function))(arrays_of(model.params), *origin.args)
     for part in _parts(origin, result, output):

@@ -23,6 +23,7 @@ from opcompat import jaxcompat, manifest, packs
 from opcompat import sampling as sampling_modes
 from opcompat.analyze import Analysis, analyze_all, target_report
 from opcompat.bundle import Bundle, reference_path, write_bundle
+from opcompat.comparison import draws_per_mismatch
 from opcompat.contract import Contract, contracts
 from opcompat.errors import ConfigError, UnsupportedError, VerificationError
 from opcompat.interfaces import artifacts_of, interfaces_of
@@ -36,7 +37,7 @@ from opcompat.runtime.session import open_engine
 from opcompat.sampling import Sampled, prove
 from opcompat.targets.catalog import FORMATS, target
 from opcompat.trace import Leaf, Trace, trace
-from opcompat.verification import Progress, Recorder, Verifier, draws_per_mismatch
+from opcompat.verification import Progress, Recorder, Verifier
 
 RECORDED_STEPS = 32
 """Steps of the first seed that a bundle keeps, for replay on the device."""
@@ -406,15 +407,15 @@ def record(recorder: Recorder, folder: Path, steps: int) -> None:
     """Writes the first steps of seed 0 of each entry point, with what each output may differ by."""
     for name, one in recorder.traces.items():
         rollout = recorder.rollout(name, 0, min(steps, RECORDED_STEPS))
-        tolerances = recorder.tolerances(name, [rollout])
-        tied = [recorder.precision(name, rollout, s).tied for s in range(len(rollout.inputs))]
+        measured = [recorder.precision(name, rollout, s) for s in range(len(rollout.inputs))]
+        tolerances = {leaf.name: recorder.tolerance(name, leaf, measured) for leaf in one.outputs}
         write_reference(
             folder / reference_path(name),
             Recording(
                 {x.name: _stack(rollout.inputs, x) for x in one.inputs},
                 {x.name: _stack(rollout.outputs, x) for x in one.outputs},
                 {n: t.allowed for n, t in tolerances.items() if t.reference_error is not None},
-                {x.name: np.array([x.name in t for t in tied]) for x in one.outputs},
+                {x.name: np.array([x.name in m.tied for m in measured]) for x in one.outputs},
                 draws_per_mismatch(one),
             ),
         )

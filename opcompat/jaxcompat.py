@@ -217,11 +217,8 @@ def struct(aval: Any) -> Any:
     return shape_dtype(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
-# JAX may lie in the packages of another environment, which this one sees (`venv --system-site-packages`).
-_LIBRARIES = tuple(
-    {sysconfig.get_paths()[k] + os.sep for k in ("purelib", "platlib", "stdlib", "platstdlib")}
-    | {str(Path(jax.__file__).parents[1]) + os.sep}
-)
+_LIBRARIES = tuple({sysconfig.get_paths()[k] + os.sep for k in ("purelib", "platlib", "stdlib", "platstdlib")})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _JAX = str(Path(jax.__file__).parent) + os.sep
 _HERE = str(Path(__file__).parent) + os.sep
 
@@ -245,11 +242,17 @@ def user_line(frames: Sequence[tuple[str, int, str]]) -> Place:
     for file, line, function in frames:
         if file.startswith((_HERE, "<")):
             continue
-        if not file.startswith(_LIBRARIES):
+        if not _is_library(file):
             return Place(file, line, function)
         if not fallback.file and not file.startswith(_JAX):
             fallback = Place(file, line, function, library=True)
     return fallback
+
+
+@lru_cache(maxsize=4096)
+def _is_library(file: str) -> bool:
+    """Whether a file is installed, in this environment or in one that it builds on (its packages, the user's own)."""
+    return file.startswith(_LIBRARIES) or not _INSTALLED.isdisjoint(Path(file).parts)
 
 
 def extend_name_stack(source_info: Any, name: str) -> Any:

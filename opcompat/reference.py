@@ -19,7 +19,7 @@ from opcompat import jaxcompat
 from opcompat.keys import erase_keys
 from opcompat.model import Model
 from opcompat.params import arrays_of, call_with
-from opcompat.shadow import shadow, shadow_in_pieces
+from opcompat.shadow import NO_LIMIT, shadow, shadow_in_pieces
 from opcompat.trace import Leaf, Trace
 
 COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
@@ -33,7 +33,8 @@ Arrays = Mapping[str, np.ndarray]
 class Precision(NamedTuple):
     """Of one step: each float output's largest float32-against-float64 error, and the decisions made.
 
-    `tied` names the outputs that depend on a decision that is a near tie. `margins`: see `report.Check`.
+    `tied` names the outputs that depend on a decision that is a near tie. `margins`: see `report.Check`. `ends`: False
+    if a loop was stopped at the limit; the rest is then of no use.
     """
 
     errors: Mapping[str, float]
@@ -41,6 +42,7 @@ class Precision(NamedTuple):
     near_ties: int
     tied: frozenset[str]
     margins: tuple[int, ...] = ()
+    ends: bool = True
 
 
 class Reference:
@@ -108,11 +110,11 @@ class Reference:
     def _weights(self) -> list[Any]:
         return [jax.numpy.asarray(self.trace.weights[leaf.name]) for leaf in self.trace.params]
 
-    def precision(self, inputs: Arrays) -> Precision:
-        """Runs one step in float32 and float64 together."""
+    def precision(self, inputs: Arrays, limit: int = int(NO_LIMIT)) -> Precision:
+        """Runs one step in float32 and float64 together; while loops take `limit` steps at most."""
         weights = self._weights
         with jaxcompat.enable_x64(), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            values, shadows, made, tied = self._precise(*weights, *self._words(inputs))
+            values, shadows, made, tied = self._precise(np.int32(limit), *weights, *self._words(inputs))
         errors = {
             leaf.name: _largest(np.asarray(v, np.float64), np.asarray(s))
             for leaf, v, s in zip(self.trace.outputs, values, shadows, strict=True)
@@ -120,7 +122,8 @@ class Reference:
         }
         names = [leaf.name for leaf in self.trace.outputs]
         on_ties = frozenset(name for name, flag in zip(names, tied, strict=True) if flag)
-        return Precision(errors, int(made.total), int(made.near), on_ties, tuple(map(int, made.margins)))
+        margins = tuple(map(int, made.margins))
+        return Precision(errors, int(made.total), int(made.near), on_ties, margins, not made.stopped)
 
 
 def _typed(words: Any, leaf: Leaf) -> Any:

@@ -4,9 +4,7 @@ Every value is a pair: what the program computes, and a float64 shadow computed 
 and discontinuous results (comparisons, argmax, round, ...) have no shadow of their own: the program's own value
 decides, so that the shadow follows the same branches and draws. What is left is rounding error alone.
 
-Decisions are the draws of a policy: every argmax and argmin of floats, each place in the order of a top_k or of a
-sort that something else is sorted by, and comparisons of floats that depend on random bits. A decision is a near tie
-if its two best scores are closer than NEAR or than eight times their own error.
+What counts as a decision, and when one is a near tie, is in `opcompat/decisions.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jax import lax
@@ -23,61 +21,31 @@ from jax import numpy as jnp
 from jax.extend import core as jexc
 
 from opcompat import jaxcompat
+from opcompat.decisions import NONE, Decisions, Pair, decisions_of, is_float
 from opcompat.inline import bodies
-from opcompat.report import MARGIN_EDGES
 
-NEAR = 1e-5
-ERROR_FACTOR = 8.0
-
-
-class Pair(NamedTuple):
-    """A value as the program has it, and its shadow (the same value in float64 if there is no better).
-
-    `random`: whether it depends on random bits. `tied`: whether it depends on a decision that is a near tie, a bool
-    scalar, or None where no decision is involved.
-    """
-
-    value: Any
-    shadow: Any
-    random: bool
-    tied: Any = None
-
-
-class Decisions(NamedTuple):
-    """How many decisions were made, and how many of them are near ties: int32 scalars.
-
-    `margins` counts them by the margin between the two best scores, in the bins around MARGIN_EDGES: int32.
-    """
-
-    total: Any
-    near: Any
-    margins: Any
-
-    def plus(self, other: Decisions) -> Decisions:
-        return Decisions(self.total + other.total, self.near + other.near, self.margins + other.margins)
-
-
-NONE = Decisions(np.int32(0), np.int32(0), np.zeros(len(MARGIN_EDGES) + 1, np.int32))
+NO_LIMIT = np.int32(2**31 - 1)
+"""For loops that are known to end."""
 
 _RANDOM = frozenset({"threefry2x32", "rng_bit_generator"})
 _STEPS = frozenset({"floor", "ceil", "round", "sign", "nextafter", "rem", "bitcast_convert_type"})
-_COMPARES = frozenset({"lt", "le", "gt", "ge", "le_to", "lt_to"})
 
 
 Shadowed = tuple[list[Any], list[Any], Decisions, list[Any]]
 
 
 def shadow(closed: Any, noise: Sequence[bool]) -> Callable[..., Shadowed]:
-    """A function of the jaxpr's inputs that returns (outputs, float64 outputs, decisions, tied).
+    """A function of a limit and the jaxpr's inputs that returns (outputs, float64 outputs, decisions, tied).
 
-    `tied` tells of each output whether it depends on a decision that is a near tie.
+    `tied` tells of each output whether it depends on a decision that is a near tie. A while loop that has not ended
+    after `limit` steps (an int32) is stopped, and all loops around it; `decisions` then says so.
 
     `closed` has calls dissolved and keys erased; `noise` tells which of its inputs are random. Trace and run the
     result with x64 enabled.
     """
 
-    def run(*args: Any) -> Shadowed:
-        outs, decisions = _run(closed, [_exact(a, random) for a, random in zip(args, noise, strict=True)])
+    def run(limit: Any, *args: Any) -> Shadowed:
+        outs, decisions = _run(closed, [_exact(a, random) for a, random in zip(args, noise, strict=True)], limit)
         tied = [jnp.asarray(False if o.tied is None else o.tied) for o in outs]
         return [o.value for o in outs], [o.shadow for o in outs], decisions, tied
 
@@ -99,13 +67,13 @@ def shadow_in_pieces(
     pieces = [_piece(closed, p.eqns, start, size, random, untied, given) for start in starts]
     compiled: list[Any] = []
 
-    def run(*args: Any) -> Shadowed:
+    def run(limit: Any, *args: Any) -> Shadowed:
         env: dict[Any, Any] = dict(zip((*p.invars, *p.constvars), (*args, *p.consts), strict=True))
         if not compiled:
-            compiled.extend(_compile(pieces, env, jit))
+            compiled.extend(_compile(pieces, limit, env, jit))
         decisions = NONE
         for (inputs, outputs, _), piece in zip(pieces, compiled, strict=True):
-            outs, made = piece([env[v] for v in inputs])
+            outs, made = piece(limit, [env[v] for v in inputs])
             decisions = decisions.plus(Decisions(*made))
             env.update(zip(outputs, outs, strict=True))
         ends = [_end(v, env, given) for v in p.outvars]
@@ -118,13 +86,13 @@ _Piece = tuple[list[Any], list[Any], Callable[..., Any]]
 """The variables that go in, those that come out, and the function between them."""
 
 
-def _compile(pieces: Sequence[_Piece], given: Mapping[Any, Any], jit: Callable[..., Any]) -> list[Any]:
+def _compile(pieces: Sequence[_Piece], limit: Any, given: Mapping[Any, Any], jit: Callable[..., Any]) -> list[Any]:
     """The pieces, traced in order; XLA, which needs no Python, compiles those before meanwhile."""
     known = dict(given)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         running = []
         for inputs, outputs, piece in pieces:
-            lowered = jit(piece).lower([known[v] for v in inputs])
+            lowered = jit(piece).lower(limit, [known[v] for v in inputs])
             known.update(zip(outputs, lowered.out_info[0], strict=True))
             running.append(pool.submit(lowered.compile))
         return [r.result() for r in running]
@@ -155,12 +123,12 @@ def _piece(
     body = jaxcompat.build(closed, jaxcompat.Parts((), (), tuple(inputs), tuple(outputs), tuple(own)))
     is_random = [v in random for v in inputs]
 
-    def run(flat: Any) -> Any:
+    def run(limit: Any, flat: Any) -> Any:
         args = [
             _exact(x, r) if var in given else Pair(x[0], x[1], r, None if var in untied else x[2])
             for var, x, r in zip(inputs, flat, is_random, strict=True)
         ]
-        outs, made = _run(body, args)
+        outs, made = _run(body, args, limit)
         untied.update(var for var, out in zip(outputs, outs, strict=True) if out.tied is None)
         return [_carried(o) for o in outs], _arrays(made)
 
@@ -184,16 +152,12 @@ def _carried(pair: Pair) -> tuple[Any, Any, Any]:
     return pair.value, pair.shadow, jnp.asarray(False if pair.tied is None else pair.tied)
 
 
-def _is_float(aval: Any) -> bool:
-    return bool(jnp.issubdtype(aval.dtype, jnp.floating))
-
-
 def _exact(value: Any, random: bool = False) -> Pair:
     value = jnp.asarray(value)
-    return Pair(value, value.astype(jnp.float64) if _is_float(value) else value, random)
+    return Pair(value, value.astype(jnp.float64) if is_float(value) else value, random)
 
 
-def _run(closed: Any, args: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+def _run(closed: Any, args: Sequence[Pair], limit: Any) -> tuple[list[Pair], Decisions]:
     p = jaxcompat.parts(closed)
     env: dict[Any, Pair] = dict(zip(p.invars, args, strict=True))
     env.update((v, _exact(c)) for v, c in zip(p.constvars, p.consts, strict=True))
@@ -207,7 +171,7 @@ def _run(closed: Any, args: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
         operands = [read(v) for v in eqn.invars]
         with eqn.ctx.manager:
             if list(bodies(eqn)):
-                outs, made = _BODIES[eqn.primitive.name](eqn, operands)
+                outs, made = _BODIES[eqn.primitive.name](eqn, operands, limit)
             else:
                 outs, made = _equation(eqn, operands, used)
         decisions = decisions.plus(made)
@@ -219,7 +183,7 @@ def _equation(eqn: Any, operands: Sequence[Pair], used: set[Any]) -> tuple[list[
     name = eqn.primitive.name
     random = _is_random(eqn, operands)
     values = _bind(eqn, [o.value for o in operands], eqn.params)
-    floats = [_is_float(v.aval) for v in eqn.outvars]
+    floats = [is_float(v.aval) for v in eqn.outvars]
     if name in _ORDERS and any(floats):
         outs = _ORDERS[name](eqn, operands, values)
     elif any(floats) and name not in _STEPS:
@@ -227,7 +191,7 @@ def _equation(eqn: Any, operands: Sequence[Pair], used: set[Any]) -> tuple[list[
         outs = [Pair(v, s if wide else v, random) for v, s, wide in zip(values, shadows, floats, strict=True)]
     else:
         outs = [_exact(v, random) for v in values]
-    made = _decisions(eqn, operands, random, used)
+    made = decisions_of(eqn, operands, random, used)
     tied = _any_tied(operands, made)
     return [o._replace(random=random, tied=tied) for o in outs], made
 
@@ -245,7 +209,7 @@ def _sorted(eqn: Any, operands: Sequence[Pair], values: Sequence[Any]) -> list[P
     places = lax.broadcasted_iota(np.int32, shape, axis)
     *_, order = _bind(eqn, [*(o.value for o in operands), places], eqn.params)
     return [
-        Pair(v, jnp.take_along_axis(o.shadow, order, axis) if _is_float(v) else v, False)
+        Pair(v, jnp.take_along_axis(o.shadow, order, axis) if is_float(v) else v, False)
         for v, o in zip(values, operands, strict=True)
     ]
 
@@ -294,60 +258,13 @@ def _wide_combiner(combiner: Any) -> Any:
     own = [v.aval for v in jaxcompat.parts(closed).invars]
 
     def run(*args: Any) -> list[Any]:
-        outs, _ = _run(closed, [Pair(x.astype(a.dtype), x, False) for x, a in zip(args, own, strict=True)])
+        pairs = [Pair(x.astype(a.dtype), x, False) for x, a in zip(args, own, strict=True)]
+        outs, _ = _run(closed, pairs, NO_LIMIT)
         return [o.shadow for o in outs]
 
-    avals = [jaxcompat.shape_dtype(a.shape, np.float64 if _is_float(a) else a.dtype) for a in own]
+    avals = [jaxcompat.shape_dtype(a.shape, np.float64 if is_float(a) else a.dtype) for a in own]
     wide = jaxcompat.trace(run, avals)
     return wide.jaxpr if is_open else wide
-
-
-def _decisions(eqn: Any, operands: Sequence[Pair], random: bool, used: set[Any]) -> Decisions:
-    name = eqn.primitive.name
-    if not operands or not _is_float(eqn.invars[0].aval):
-        return NONE
-    if name in ("argmax", "argmin"):
-        scores, error = operands[0].value, _errors(operands[0])
-        axis = eqn.params["axes"][0]
-        if scores.shape[axis] < 2:
-            return NONE
-        ordered = jnp.sort(scores if name == "argmax" else -scores, axis=axis)
-        best = lax.index_in_dim(ordered, ordered.shape[axis] - 1, axis, keepdims=False)
-        second = lax.index_in_dim(ordered, ordered.shape[axis] - 2, axis, keepdims=False)
-        return _near(best - second, jnp.max(error, axis=axis))
-    if name in _COMPARES and random:
-        a, b = operands
-        return _near(jnp.abs(a.value - b.value), _errors(a) + _errors(b))
-    if name in _ORDERS and not used.isdisjoint(eqn.outvars[1:]):
-        return _places(eqn, operands[0])
-    return NONE
-
-
-def _places(eqn: Any, scores: Pair) -> Decisions:
-    """Of each two neighbours in an order, those among the first k and the one that was left out, which comes first.
-
-    Scores that are equal without any error of their own stay in order everywhere.
-    """
-    axis = eqn.params.get("dimension", eqn.params.get("axis", scores.value.ndim - 1))
-    length = scores.value.shape[axis]
-    first = max(0, length - eqn.params.get("k", length) - 1)
-    ordered = lax.slice_in_dim(jnp.sort(scores.value, axis=axis), first, length, axis=axis)
-    margin = jnp.diff(ordered, axis=axis)
-    error = jnp.broadcast_to(jnp.max(_errors(scores), axis=axis, keepdims=True, initial=0.0), margin.shape)
-    return _near(jnp.where((margin == 0) & (error == 0), jnp.inf, margin), error)
-
-
-def _errors(pair: Pair) -> Any:
-    """A pair's rounding errors. An infinity that is one in both has none."""
-    return jnp.where(pair.value == pair.shadow, 0.0, jnp.abs(pair.value - pair.shadow))
-
-
-def _near(margin: Any, error: Any) -> Decisions:
-    near = margin <= jnp.maximum(NEAR, ERROR_FACTOR * error)
-    edges = jnp.asarray(MARGIN_EDGES, jnp.float64)
-    bins = jnp.searchsorted(edges, jnp.ravel(margin).astype(jnp.float64), side="right")
-    counted = jnp.zeros(len(MARGIN_EDGES) + 1, jnp.int32).at[bins].add(1)
-    return Decisions(jnp.int32(near.size), jnp.sum(near, dtype=jnp.int32), counted)
 
 
 # Loops and branches: the same loops and branches over pairs. A carried value is random if any is.
@@ -361,13 +278,13 @@ def _pairs(flat: Sequence[Any], random: bool, tied: Any = None) -> list[Pair]:
     return [Pair(v, s, random, tied) for v, s in flat]
 
 
-def _cond(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+def _cond(eqn: Any, operands: Sequence[Pair], limit: Any) -> tuple[list[Pair], Decisions]:
     which, *args = operands
     random = _is_random(eqn, operands)
 
     def branch(body: Any) -> Callable[..., Any]:
         def run(flat: Any) -> Any:
-            outs, made = _run(body, _pairs(flat, random))
+            outs, made = _run(body, _pairs(flat, random), limit)
             return _flat(outs), _arrays(made)
 
         return run
@@ -381,7 +298,7 @@ def _arrays(made: Decisions) -> Decisions:
     return Decisions(*(jnp.asarray(x, jnp.int32) for x in made))
 
 
-def _while(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+def _while(eqn: Any, operands: Sequence[Pair], limit: Any) -> tuple[list[Pair], Decisions]:
     in_cond, in_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     random = _is_random(eqn, operands)
     cond_consts, body_consts, carry = (
@@ -390,19 +307,27 @@ def _while(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
         operands[in_cond + in_body :],
     )
 
-    def test(state: Any) -> Any:
-        outs, _ = _run(eqn.params["cond_jaxpr"], [*cond_consts, *_pairs(state[0], random)])
-        return outs[0].value
+    def tested(carry: Sequence[Pair]) -> tuple[Any, Decisions]:
+        outs, made = _run(eqn.params["cond_jaxpr"], [*cond_consts, *carry], limit)
+        return outs[0].value, made
+
+    def goes_on(state: Any) -> Any:
+        flat, made, count = state
+        return tested(_pairs(flat, random))[0] & (count < limit) & (made.stopped == 0)
 
     def step(state: Any) -> Any:
-        outs, made = _run(eqn.params["body_jaxpr"], [*body_consts, *_pairs(state[0], random)])
-        return _flat(outs), _arrays(Decisions(*state[1]).plus(made))
+        flat, made, count = state
+        outs, more = _run(eqn.params["body_jaxpr"], [*body_consts, *_pairs(flat, random)], limit)
+        ends = tested([o._replace(random=random) for o in outs])[1]
+        return _flat(outs), _arrays(made.plus(more).plus(ends)), count + 1
 
-    outs, made = lax.while_loop(test, step, (_flat(carry), _arrays(NONE)))
-    return _pairs(outs, random, _any_tied(operands, made)), Decisions(*made)
+    start = (_flat(carry), _arrays(tested(_pairs(_flat(carry), random))[1]), jnp.int32(0))
+    outs, made, count = lax.while_loop(goes_on, step, start)
+    made = made._replace(stopped=made.stopped + (count >= limit).astype(jnp.int32))
+    return _pairs(outs, random, _any_tied(operands, made)), made
 
 
-def _scan(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
+def _scan(eqn: Any, operands: Sequence[Pair], limit: Any) -> tuple[list[Pair], Decisions]:
     in_consts, in_carry = jaxcompat.scan_counts(eqn)
     random = _is_random(eqn, operands)
     consts, carry, xs = (
@@ -413,7 +338,7 @@ def _scan(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
 
     def step(state: Any, x: Any) -> Any:
         args = [*consts, *_pairs(state[0], random), *_pairs(x, random)]
-        outs, made = _run(eqn.params["jaxpr"], args)
+        outs, made = _run(eqn.params["jaxpr"], args, limit)
         return (_flat(outs[:in_carry]), _arrays(Decisions(*state[1]).plus(made))), _flat(outs[in_carry:])
 
     (carried, made), ys = lax.scan(
@@ -427,10 +352,10 @@ def _scan(eqn: Any, operands: Sequence[Pair]) -> tuple[list[Pair], Decisions]:
     return [*_pairs(carried, random, tied), *_pairs(ys, random, tied)], Decisions(*made)
 
 
-_BODIES: dict[str, Callable[[Any, Sequence[Pair]], tuple[list[Pair], Decisions]]] = {
+_BODIES: dict[str, Callable[[Any, Sequence[Pair], Any], tuple[list[Pair], Decisions]]] = {
     "cond": _cond,
     "while": _while,
     "scan": _scan,
 }
 
-__all__ = ["ERROR_FACTOR", "NEAR", "Decisions", "shadow", "shadow_in_pieces"]
+__all__ = ["NO_LIMIT", "shadow", "shadow_in_pieces"]

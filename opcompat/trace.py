@@ -21,6 +21,7 @@ from opcompat.keys import STRUCTURAL
 from opcompat.manifest import WIDTHS, Noise
 from opcompat.model import EntryPoint, Model
 from opcompat.params import arrays_of, call_with
+from opcompat.purity import difference
 from opcompat.walk import Original, describe, originals
 
 LONGEST_NAME = 1024
@@ -104,12 +105,22 @@ def trace(model: Model, name: str) -> Trace:
         out_parts[:] = [(part_name, jax.tree_util.tree_map(_abstract, part)) for part_name, part in parts]
         return jax.tree_util.tree_leaves([part for _, part in parts])
 
-    try:
-        nested = jax.make_jaxpr(flat)(*(_abstract(x) for x in leaves))
-    except TraceError:
-        raise
-    except Exception as error:
-        raise TraceError(_explain(name, entry, error)) from error
+    def traced(advice: str = "") -> Any:
+        try:
+            # A function of its own each time: JAX remembers what it traced.
+            return jax.make_jaxpr(lambda *xs: flat(*xs))(*map(_abstract, leaves))
+        except TraceError:
+            raise
+        except Exception as error:
+            raise TraceError(_explain(name, entry, error, advice)) from error
+
+    nested = traced()
+    parted = difference(nested, traced(_KEEPS))
+    if parted is not None:
+        raise TraceError(
+            f"{name}: the function is another program each time it is traced: at {parted.place} there is "
+            f"{parted.before} and then {parted.after}\n  next: {_CHANGES}"
+        )
     outputs = tuple(leaf for part_name, part in out_parts for leaf in _leaves(part, part_name))
     for kind, found in (("inputs", inputs), ("outputs", outputs)):
         _check_names(name, kind, found)
@@ -250,8 +261,38 @@ def _body_operands(eqn: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
         yield params["body_jaxpr"], operands[in_cond:]
 
 
-def _explain(name: str, entry: EntryPoint, error: Exception) -> str:
-    """The first line of an error in the user's function, with its arguments and the user's line."""
+_KEEPS = (
+    "the function stores values of one call outside of itself and reads them in the next: return them as outputs, and "
+    "take them back as inputs (feedback= and init=)"
+)
+
+_CHANGES = (
+    "make what changes (a random number of numpy's, the time, an attribute that the function sets) an argument: draw "
+    "with jax.random and a key, and feed state back (feedback= and init=)"
+)
+
+_ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((jax.errors.UnexpectedTracerError,), _KEEPS),
+    (
+        (jax.errors.TracerArrayConversionError,),
+        "call jax.numpy where the function calls numpy, or fix the argument with static={...}",
+    ),
+    (
+        (jax.errors.NonConcreteBooleanIndexError,),
+        "select with jax.numpy.where: a mask as an index gives a result whose shape depends on values",
+    ),
+    (
+        (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError),
+        "fix what the function branches on, with static={...}, or write the branch with jax.lax.cond",
+    ),
+    ((TypeError, ValueError), "check args= of the entry point against what the function expects"),
+    ((Exception,), "repair the function: jax.eval_shape(function, params, *args) fails in the same way"),
+)
+"""What helps against an error in the user's function; the first kind that fits."""
+
+
+def _explain(name: str, entry: EntryPoint, error: Exception, advice: str = "") -> str:
+    """The first line of an error in the user's function, with its arguments, the user's line and what helps."""
     summary = (str(error).strip().splitlines() or [type(error).__name__])[0]
     frames = traceback.extract_tb(error.__traceback__)
     place = jaxcompat.user_line([(f.filename, f.lineno or 0, f.name) for f in reversed(frames)])
@@ -259,10 +300,7 @@ def _explain(name: str, entry: EntryPoint, error: Exception) -> str:
         arg: jax.tree_util.tree_map(lambda x: describe(jaxcompat.aval_of(x)), tree)
         for arg, tree in zip(entry.argument_names(), entry.args, strict=True)
     }
-    if isinstance(error, jax.errors.ConcretizationTypeError):
-        advice = "fix what the function branches on, with static={...}, or write the branch with jax.lax.cond"
-    else:
-        advice = "check args= of the entry point against what the function expects"
+    advice = advice or next(text for kinds, text in _ADVICE if isinstance(error, kinds))
     return (
         f"{name}: the function fails on its example arguments: {type(error).__name__}: {summary}\n"
         f"  at {place}\n  called with {shapes}\n  next: {advice}"

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opcompat.checking.data import LEVELS, CheckReport, FailOn, Issue, ModelResult
+from opcompat.printable import printable as printable  # renderers take it from here
 from opcompat.report import VERDICTS, Advice, Check, Finding, OutputCheck, Report, TargetReport
 
-_UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _ORDER = {"unsupported": 0, "unknown": 1, "rewritten": 2, "folded": 3, "native": 4}
-
-
-def printable(text: object) -> str:
-    """One line of text in which control, direction and surrogate characters are visible as escapes."""
-    plain = str(text)
-    if plain.isascii() and plain.isprintable():
-        return plain
-    return "".join(ascii(c)[1:-1] if unicodedata.category(c) in _UNSAFE else c for c in plain)
 
 
 def plural(count: int, noun: str) -> str:

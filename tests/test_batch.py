@@ -54,6 +54,22 @@ def test_entry_points_are_added_for_sizes_that_the_examples_do_not_have() -> Non
     assert list(with_batches(model(), []).entry_points) == ["start", "policy"]
 
 
+def test_raw_keys_are_no_batch_whatever_they_are_called() -> None:
+    def act(params: Any, obs: jax.Array, state: dict[str, jax.Array]) -> dict[str, Any]:
+        seed, now = jax.random.split(state["seed"])
+        drawn = jax.random.categorical(now, obs @ params + state["hidden"])
+        return {"action": drawn, "state": {"seed": seed, "hidden": state["hidden"]}}
+
+    state = {"seed": jax.random.PRNGKey(0), "hidden": jnp.zeros((1, 3))}
+    example = (jnp.zeros((1, 4)), state)
+    entry = EntryPoint(act, example, feedback={"state": "state"}, init={"state": state})
+    wide = with_batches(Model("raw", jnp.ones((4, 3)), {"act": entry}), [5]).entry_points["act@5"]
+    obs, given = wide.args
+    assert (obs.shape, given["seed"].shape, given["hidden"].shape) == ((5, 4), (2,), (5, 3))
+    words = EntryPoint(lambda params, x: x + 1, (jnp.zeros(2, jnp.uint32),), ("y",), names=("key",))
+    assert with_batches(Model("no_key", (), {"f": words}), [5]).entry_points["f@5"].args[0].shape == (5,)
+
+
 def test_a_state_without_a_batch_is_repeated() -> None:
     first = with_batches(model(), [16]).entry_points["policy@16"].init["state"]
     assert first.shape == (16, 64)

@@ -10,8 +10,8 @@ import pytest
 from jax import numpy as jnp
 
 import opcompat
+from opcompat.comparison import _bounded
 from opcompat.report import MARGIN_EDGES, SERIES, Report
-from opcompat.verification import _bounded
 
 
 def start(params: Any) -> Any:

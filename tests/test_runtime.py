@@ -695,9 +695,9 @@ def test_near_ties_do_not_excuse_many_draws(bundle: Path) -> None:
     [(np.nan, np.nan, 0), (np.inf, np.inf, 0), (np.inf, -np.inf, np.inf), (np.nan, 1, np.inf), (1.5, 1, 0.5)],
 )
 def test_errors_of_floats(got: float, want: float, error: float) -> None:
-    from opcompat.runtime.replay import _errors
+    from opcompat.runtime.replay import errors
 
-    assert _errors(np.array([[got]], np.float32), np.array([[want]], np.float32)) == [error]
+    assert errors(np.array([[got]], np.float32), np.array([[want]], np.float32)) == [error]
 
 
 def test_reference_round_trip_is_deterministic(tmp_path: Path) -> None:

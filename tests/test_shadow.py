@@ -14,14 +14,14 @@ from jax import lax
 from opcompat.inline import inline
 from opcompat.jaxcompat import enable_x64, parts
 from opcompat.keys import erase_keys
-from opcompat.shadow import shadow, shadow_in_pieces
+from opcompat.shadow import NO_LIMIT, shadow, shadow_in_pieces
 
 
 def shadowed(function: Callable[..., Any], *args: Any) -> tuple[list[np.ndarray], list[np.ndarray], tuple[int, int]]:
     """(outputs, float64 outputs, (decisions, near ties)) of `function`, traced without 64-bit types."""
     closed = erase_keys(inline(jax.make_jaxpr(function)(*args)))
     with enable_x64():
-        values, shadows, made, _ = jax.jit(shadow(closed, [False] * len(parts(closed).invars)))(*args)
+        values, shadows, made, _ = jax.jit(shadow(closed, [False] * len(parts(closed).invars)))(NO_LIMIT, *args)
     return [np.asarray(v) for v in values], [np.asarray(s) for s in shadows], (int(made.total), int(made.near))
 
 
@@ -134,11 +134,11 @@ def scores(*values: float) -> np.ndarray:
     ("rows", "near"),
     [
         ([(0, 1, 2)], 0),
-        ([(0, 1, 1)], 1),
+        ([(0, 1, 1)], 0),  # equal without any error: the first everywhere
         ([(0, 1, 1 + 5e-6)], 1),
         ([(0, 1, 1 + 5e-5)], 0),
         ([(1, 1, 2)], 0),
-        ([(0, 1, 1), (0, 1, 2), (2, 2, 2)], 2),
+        ([(0, 1, 1 + 5e-6), (0, 1, 2), (2, 2, 2)], 1),
     ],
 )
 @pytest.mark.parametrize("sign", [1, -1])
@@ -176,6 +176,38 @@ def test_comparisons_are_decisions_if_they_are_random() -> None:
     assert decisions(bernoulli, WORDS) == (10, 0)
     assert decisions(near, WORDS) == (10, 10)
     assert decisions(lambda x: x < x + 1e-6, scores(1, 2)) == (0, 0)
+
+
+@pytest.mark.parametrize("to", [jnp.floor, jnp.ceil, jnp.round, jnp.sign, lambda x: x.astype(jnp.int32)])
+def test_steps_are_decisions_if_they_are_random(to: Any) -> None:
+    def near(words: Any, x: Any) -> Any:
+        return to(x + 0.0 * jax.random.uniform(jax.random.wrap_key_data(words), x.shape))
+
+    jumps = scores(0.5, 1.5, -0.5) if to is jnp.round else scores(0, 0, 0) if to is jnp.sign else scores(1, 2, -1)
+    assert decisions(near, WORDS, jumps + np.float32(3e-6)) == (3, 3)
+    assert decisions(near, WORDS, jumps + np.float32(1e-3)) == (3, 0)
+    assert decisions(near, WORDS, jumps) == (3, 0), "where it jumps, without any error"
+    assert decisions(lambda x: to(x), jumps + np.float32(3e-6)) == (0, 0)
+
+
+def test_what_equals_the_largest_is_a_decision() -> None:
+    def draw(words: Any, x: Any) -> Any:
+        x = x + 0.0 * jax.random.uniform(jax.random.wrap_key_data(words), x.shape)
+        return (x == x.max()).astype(jnp.float32)
+
+    assert decisions(draw, WORDS, scores(1, 2, 3)) == (3, 0)
+    assert decisions(draw, WORDS, scores(1, 3, 3 + 2e-6)) == (3, 1)
+
+
+def test_a_loop_that_ends_by_chance_decides_at_every_test() -> None:
+    def rejection(words: Any) -> Any:
+        def again(carry: Any) -> Any:
+            return (jax.random.uniform(carry[0]) < 2.0) & (carry[1] < 4)
+
+        key = jax.random.wrap_key_data(words)
+        return lax.while_loop(again, lambda c: (jax.random.split(c[0])[0], c[1] + 1), (key, 0))[1]
+
+    assert decisions(rejection, WORDS) == (5, 0)
 
 
 def test_a_categorical_draw_is_a_decision() -> None:
@@ -259,8 +291,23 @@ def test_pieces_agree_with_the_whole(size: int) -> None:
     args = (np.array([1, 2], np.uint32), np.ones((2, 4), np.float32))
     closed = erase_keys(inline(jax.make_jaxpr(policy)(*args)))
     with enable_x64():
-        whole = jax.jit(shadow(closed, [False, False]))(*args)
-        pieces = shadow_in_pieces(closed, [False, False], size, jax.jit)(*args)
+        whole = jax.jit(shadow(closed, [False, False]))(NO_LIMIT, *args)
+        pieces = shadow_in_pieces(closed, [False, False], size, jax.jit)(NO_LIMIT, *args)
     for a, b in zip(jax.tree_util.tree_leaves(whole), jax.tree_util.tree_leaves(pieces), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     assert [bool(t) for t in pieces[3]] == [False, True, False, False, False]
+
+
+def test_a_loop_that_does_not_end_is_stopped_and_said_so() -> None:
+    def f(x: Any) -> Any:
+        outer = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, inner(s[1])), (0, x))[1]
+        return lax.cond(x > 0, lambda: outer, lambda: -outer)
+
+    def inner(x: Any) -> Any:
+        return lax.while_loop(lambda y: jnp.abs(y) > 1, lambda y: y * np.float32(0.5), x)
+
+    closed = inline(jax.make_jaxpr(f)(X))
+    with enable_x64():
+        for x, limit, stopped in ((8.0, 100, False), (8.0, 2, True), (np.inf, 100, True), (np.nan, 100, False)):
+            *_, made, _ = jax.jit(shadow(closed, [False]))(np.int32(limit), np.float32(x))
+            assert bool(made.stopped) == stopped, (x, limit)

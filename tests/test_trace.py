@@ -306,3 +306,63 @@ def test_a_library_s_lines_give_way_to_the_caller_s() -> None:
 
     start = inspect.getsourcelines(f)[1]
     assert [line for _, line in places(traced(f, (jax.random.key(0),)), "erf_inv")] == [start + 1, start + 2]
+
+
+class _Keeper:
+    """A policy that changes itself: its state is a tracer when it is traced again."""
+
+    def __init__(self) -> None:
+        self.hidden: Any = np.zeros(3, np.float32)
+        self.calls: list[int] = []
+
+    def keeps(self, params: Any, obs: jax.Array) -> jax.Array:
+        self.hidden = jnp.tanh(self.hidden + obs)
+        return self.hidden
+
+    def counts(self, params: Any, obs: jax.Array) -> jax.Array:
+        self.calls.append(1)
+        return obs + len(self.calls)
+
+    def repeats(self, params: Any, obs: jax.Array) -> jax.Array:
+        self.calls.append(1)
+        for _ in self.calls:
+            obs = jnp.sin(obs)
+        return obs
+
+    def draws(self, params: Any, obs: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 3, lambda _, x: x + np.random.default_rng().normal(size=3), obs)
+
+    def names(self, params: Any, obs: jax.Array) -> jax.Array:
+        """What is only called otherwise each time is the same program."""
+        self.calls.append(1)
+        return jax.named_call(jnp.tanh, name=f"call_{len(self.calls)}")(obs)
+
+
+@pytest.mark.parametrize("method", ["keeps", "counts", "repeats", "draws"])
+def test_a_function_that_changes_from_trace_to_trace_is_refused_with_its_line(method: str) -> None:
+    entry = EntryPoint(getattr(_Keeper(), method), (np.zeros(3, np.float32),), ("action",))
+    with pytest.raises(
+        TraceError, match=r"another program each time .*test_trace\.py:\d+ there is .*\n  next: make what"
+    ):
+        trace(Model("impure", np.ones(2), {"act": entry}), "act")
+
+
+def test_other_names_are_no_other_program() -> None:
+    entry = EntryPoint(_Keeper().names, (np.zeros(3, np.float32),), ("action",))
+    assert trace(Model("pure", np.ones(2), {"act": entry}), "act").outputs
+
+
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [
+        (lambda params, obs: np.tanh(np.asarray(obs)), "next: call jax.numpy where the function calls numpy"),
+        (lambda params, obs: obs[obs > 0], "next: select with jax.numpy.where"),
+        (lambda params, obs: obs if obs.sum() > 0 else -obs, "next: fix what the function branches on"),
+        (lambda params, obs: [obs, -obs][obs[0].astype(int)], "next: fix what the function branches on"),
+        (lambda params, obs: obs @ jnp.ones((7, 2)), "next: check args="),
+        (lambda params, obs: params["missing"] * obs, "next: repair the function"),
+    ],
+)
+def test_advice_fits_the_error(function: Any, advice: str) -> None:
+    with pytest.raises(TraceError, match=advice):
+        trace(Model("bad", {"w": np.ones(2)}, {"act": EntryPoint(function, (np.zeros(3),), ("action",))}), "act")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Sequence
 
 import click
 
-_UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+from opcompat.printable import printable as escaped
 
 
 def printable(text: str) -> str:
-    """`text` with control, direction and surrogate characters made visible; newlines and tabs stay."""
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE else ascii(c)[1:-1] for c in text)
+    """`text`, safe to show on a terminal; newlines and tabs stay."""
+    return escaped(text, keep="\n\t")
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

@@ -50,7 +50,7 @@ def replay_entry_point(
     checks, excused = [], np.zeros((2, reference.steps), np.int64)
     for leaf in info.outputs:
         got = np.stack([result[leaf.name] for result in results])
-        error = _errors(got, reference.outputs[leaf.name])
+        error = errors(got, reference.outputs[leaf.name])
         tolerance = reference.tolerance.get(leaf.name, 0.0)
         ties = reference.near_tie.get(leaf.name, np.zeros(reference.steps, bool))
         checks.append(_output_check(leaf, error, ties, tolerance))
@@ -82,7 +82,7 @@ def _is_draw(leaf: Leaf) -> bool:
     return np.dtype(leaf.file_dtype).kind != "f" and not leaf.key
 
 
-def _errors(got: Array, want: Array) -> Array:
+def errors(got: Array, want: Array) -> Array:
     """Per step, float64: the largest absolute error of floats, the number of differing other elements.
 
     Equal infinities and NaN against NaN are no error; NaN or infinity against anything else is infinite.

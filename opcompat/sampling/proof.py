@@ -14,6 +14,7 @@ import numpy as np
 from jax.extend import core as jexc
 
 from opcompat import jaxcompat
+from opcompat.comparison import Comparison
 from opcompat.inline import inline
 from opcompat.keys import erase_keys
 from opcompat.reference import COMPILER_OPTIONS, Arrays, Reference
@@ -22,7 +23,7 @@ from opcompat.sampler import sample
 from opcompat.sampling.draws import Slot, replace_draws
 from opcompat.sampling.interface import Sampled, live, with_draws
 from opcompat.trace import Trace
-from opcompat.verification import Comparison, Recorder
+from opcompat.verification import Recorder
 
 KEYS = 200
 """How many keys each entry point is tried with."""
@@ -47,7 +48,7 @@ def _check(sampled: Sampled, recorder: Recorder, name: str, steps: int) -> Check
         shared = {x.name: rollout.inputs[step % steps][x.name] for x in noisy.inputs if x.noise is None}
         given = {**sample(entry, original, SEED, step), **shared}
         fed = {**shared, **tapped(given)}
-        comparison.add(reference.step(fed), policy.step(given), partial(_tied, reference, fed))
+        comparison.add(reference.step(fed), policy.step(given), partial(reference.precision, fed))
     draws = recorder.precision(name, rollout, 0).decisions * KEYS
     return Check(
         format="jax",
@@ -62,10 +63,6 @@ def _check(sampled: Sampled, recorder: Recorder, name: str, steps: int) -> Check
         mismatched=comparison.mismatched,
         note=_note(sampled, name),
     )
-
-
-def _tied(reference: Reference, given: Arrays) -> frozenset[str]:
-    return reference.precision(given).tied
 
 
 def _tapped(one: Trace, names: list[str]) -> Callable[[Arrays], Mapping[str, np.ndarray]]:

@@ -13,12 +13,12 @@ import numpy as np
 
 from opcompat import jaxcompat, packs
 from opcompat.analyze import Analysis, analyze
+from opcompat.decisions import ERROR_FACTOR
 from opcompat.errors import OpcompatError
 from opcompat.lowering.graph import Graph, Node, Tensor
 from opcompat.lowering.lower import PLACEHOLDER
 from opcompat.model import EntryPoint, Model
 from opcompat.reference import COMPILER_OPTIONS, Reference
-from opcompat.shadow import ERROR_FACTOR
 from opcompat.trace import Trace, trace
 from tests.conformance.cases import all_cases, arguments, boundaries, dtype_of
 from tests.matrix.harness import OPEN, flat, in_file, judge, refusal
