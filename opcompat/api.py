@@ -79,7 +79,8 @@ def scan(
     progress("tracing")
     traces = conversion.trace_all(model)
     connected = contracts(model, traces)
-    advice = advise(model, traces, connected, packs.lints())
+    half = tuple(judge.name for judge in judges if judge.limits.precision == "float16")
+    advice = advise(model, traces, connected, packs.lints(), half)
     reports = []
     for judge in judges:
         progress(f"analyzing for {judge.name}")

@@ -25,6 +25,7 @@ from opcompat.inline import bodies
 from opcompat.jaxcompat import NOWHERE, Place
 from opcompat.model import EntryPoint, Model
 from opcompat.prune import reach
+from opcompat.ranges import Range, ranges
 from opcompat.report import Advice, relative
 from opcompat.trace import Leaf, Trace
 
@@ -62,11 +63,15 @@ class Remark:
 
 @dataclass(frozen=True)
 class Example:
-    """A policy about which a lint has something to say (or, in `declines`, has not). `x64`: under that setting."""
+    """A policy about which a lint has something to say (or, in `declines`, has not).
+
+    `x64`: under that setting. `half`: for a target that rounds floats to float16.
+    """
 
     name: str
     build: Callable[[], Model]
     x64: bool = False
+    half: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,16 @@ class Lint:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One entry point: as the user gave it, as it was traced, and what it is joined to. `views` has all of them."""
+    """One entry point: as the user gave it, as it was traced, and what it is joined to. `views` has all of them.
+
+    `half`: the targets that are asked for and round floats to float16 while the model runs.
+    """
 
     entry: EntryPoint
     trace: Trace
     contract: Contract
     views: Mapping[str, View]
+    half: tuple[str, ...] = ()
 
     @cached_property
     def live(self) -> Any:
@@ -161,6 +170,14 @@ class View:
         atom = jaxcompat.parts(self.live).outvars[index]
         return self.place(self.producer(atom))
 
+    def range_of(self, output: str) -> Range:
+        """Between which values an output lies, as far as the operations prove it."""
+        return self._ranges[next(i for i, leaf in enumerate(self.trace.outputs) if leaf.name == output)]
+
+    @cached_property
+    def _ranges(self) -> list[Range]:
+        return ranges(self.live)
+
     def place(self, eqn: Any) -> Place:
         """An equation's line; the function's where it has none of the user's."""
         found = NOWHERE if eqn is None else jaxcompat.place_of(eqn.source_info)
@@ -207,11 +224,20 @@ def is_key(leaf: Leaf) -> bool:
 
 
 def advise(
-    model: Model, traces: Mapping[str, Trace], connected: Mapping[str, Contract], lints: Sequence[Lint]
+    model: Model,
+    traces: Mapping[str, Trace],
+    connected: Mapping[str, Contract],
+    lints: Sequence[Lint],
+    half: tuple[str, ...] = (),
 ) -> tuple[Advice, ...]:
-    """What the lints say of a model, in their order; what is said of several entry points, once."""
+    """What the lints say of a model, in their order; what is said of several entry points, once.
+
+    `half`: names of targets that round floats to float16 while the model runs.
+    """
     views: dict[str, View] = {}
-    views.update((name, View(model.entry_points[name], one, connected[name], views)) for name, one in traces.items())
+    views.update(
+        (name, View(model.entry_points[name], one, connected[name], views, half)) for name, one in traces.items()
+    )
     found: dict[tuple[Lint, Remark], list[str]] = {}
     for lint in lints:
         for name, view in views.items():

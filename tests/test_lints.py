@@ -25,9 +25,9 @@ from opcompat.report import Advice
 LINTS = packs.lints()
 
 
-def advice(model: Model, lints: tuple[Lint, ...] = LINTS) -> tuple[Advice, ...]:
+def advice(model: Model, lints: tuple[Lint, ...] = LINTS, half: tuple[str, ...] = ()) -> tuple[Advice, ...]:
     traces = trace_all(model)
-    return advise(model, traces, contracts(model, traces), lints)
+    return advise(model, traces, contracts(model, traces), lints, half)
 
 
 def ids(model: Model) -> list[str]:
@@ -36,7 +36,7 @@ def ids(model: Model) -> list[str]:
 
 def of(example: Example, lint: Lint) -> tuple[Advice, ...]:
     with jax.enable_x64(True) if example.x64 else nullcontext():
-        return advice(example.build(), (lint,))
+        return advice(example.build(), (lint,), ("gpu",) if example.half else ())
 
 
 @pytest.mark.parametrize(

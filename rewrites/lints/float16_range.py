@@ -2,7 +2,8 @@
 
 Finds, where float16 is computed in: constants and parameters that are finite before they are cast to float16 and
 infinite after, constants that the cast makes zero, additions of a constant that is zero in float16, and parameters
-stored in float16 that are infinite.
+stored in float16 that are infinite. For a target that rounds all floats to float16 as it runs (mobile GPUs do), the
+same of constants and parameters in float32.
 
 Why: float16 ends at 65504 and its smallest number is 6e-8. An epsilon of 1e-8 guards nothing: the division by zero
 that it was there for gives infinity or NaN. A mask of -1e9 becomes minus infinity, and a softmax over a row of them
@@ -14,6 +15,7 @@ Next: an epsilon of 1e-4 or so, a mask of `jnp.finfo(dtype).min`, or bfloat16, w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from opcompat import jaxcompat
-from opcompat.lint import Example, Lint, Remark, View
+from opcompat.lint import Example, Lint, Remark, View, listed
 from opcompat.model import EntryPoint, Model
 
 _HALF = np.dtype(np.float16)
@@ -46,9 +48,28 @@ def look(view: View) -> Iterator[Remark]:
         if eqn.primitive.name in ("add", "sub") and any(map(_zero, eqn.invars)):
             yield Remark("adds a constant that is zero in float16", place, _NEXT_EPSILON)
         stored |= {params[v].name for v in eqn.invars if not jaxcompat.is_literal(v) and v in params}
+    if view.half:
+        yield from _rounded(view, stored)
     for leaf in view.trace.params:
         if leaf.dtype == "float16" and leaf.name in stored and not np.isfinite(_largest(view, leaf.name)):
             yield Remark(f"{leaf.name} holds infinities in float16", view.first_use(leaf.name), _NEXT_RANGE)
+
+
+def _rounded(view: View, read: set[str]) -> Iterator[Remark]:
+    """What a target that computes float32 in float16 makes of constants and of the params that are read."""
+    on = f", which {listed(view.half)} compute{'s' * (len(view.half) == 1)} in"
+    for eqn in view.equations:
+        if all(view.constant(v) is not None for v in eqn.outvars):
+            continue  # It counts where it meets a value.
+        for value in (view.constant(v) for v in eqn.invars if v.aval.dtype == np.float32):
+            if value is not None:
+                for remark in _constant(value, view.place(eqn), view):
+                    yield replace(remark, message=remark.message + on)
+    for leaf in view.trace.params:
+        if leaf.dtype == "float32" and leaf.name in read and np.inf > _largest(view, leaf.name) > _edge():
+            yield Remark(
+                f"values of {leaf.name} become infinite in float16{on}", view.first_use(leaf.name), _NEXT_RANGE
+            )
 
 
 def _constant(value: Any, place: Any, view: View) -> Iterator[Remark]:
@@ -110,6 +131,10 @@ def _careful(params: jax.Array, obs: jax.Array) -> jax.Array:
     return jnp.where(obs > 0, hidden, np.finfo(np.float16).min) / (jnp.abs(hidden).sum() + 1e-4)
 
 
+def _wide_mask(params: jax.Array, obs: jax.Array) -> jax.Array:
+    return jax.nn.softmax(jnp.where(obs > 0, obs.astype(jnp.float32), -1e9))
+
+
 def _single(params: jax.Array, obs: jax.Array) -> jax.Array:
     return obs.astype(jnp.float32) @ params / (jnp.abs(obs.astype(jnp.float32)).sum() + 1e-8)
 
@@ -123,9 +148,12 @@ LINT = Lint(
         Example("epsilon", lambda: _model(_epsilon)),
         Example("mask", lambda: _model(_mask)),
         Example("weights", lambda: _model(_cast, 1e5)),
+        Example("epsilon and weights in float32", lambda: _model(_single, 1e5), half=True),
+        Example("mask in float32", lambda: _model(_wide_mask), half=True),
     ),
     declines=(
         Example("numbers that fit", lambda: _model(_careful)),
         Example("float32 arithmetic", lambda: _model(_single, 1e5)),
+        Example("numbers that fit, rounded", lambda: _model(_careful), half=True),
     ),
 )
