@@ -21,12 +21,15 @@ from opcompat.sources.tf.crc32c import crc32c
 
 FIXTURES = Path(__file__).parent / "fixtures" / "jax2tf"
 MADE_BY = ["jax_0_4", "jax_0_10"]
+TRUSTED = Options(trusted=True)
 
 
 @pytest.mark.parametrize("made_by", MADE_BY)
 @pytest.mark.parametrize("name", ["fixed", "open"])
 def test_it_acts_as_the_policy_that_was_saved(made_by: str, name: str) -> None:
-    model = load_model(str(FIXTURES / made_by / name), Options(dims={"b": 1} if name == "open" else {})).model
+    model = load_model(
+        str(FIXTURES / made_by / name), Options(dims={"b": 1} if name == "open" else {}, trusted=True)
+    ).model
     entry = model.entry_points["policy"]
     assert entry.names == ("key", "obs", "state")
     steps = np.load(FIXTURES / made_by / "steps.npz")
@@ -41,7 +44,7 @@ def test_it_acts_as_the_policy_that_was_saved(made_by: str, name: str) -> None:
 
 @pytest.mark.parametrize("made_by", MADE_BY)
 def test_variables_are_parameters_with_their_names(made_by: str) -> None:
-    model = load_model(str(FIXTURES / made_by / "fixed")).model
+    model = load_model(str(FIXTURES / made_by / "fixed"), TRUSTED).model
     shapes = {name: value.shape for name, value in model.params.items()}
     assert shapes == {
         "encoder.kernel": (6, 16), "encoder.bias": (16,), "cell.kernel": (32, 16), "heads.0": (16, 12), "initial": (16,)
@@ -54,11 +57,11 @@ def test_variables_are_parameters_with_their_names(made_by: str) -> None:
 
 def test_tensorflow_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    assert load_model(str(FIXTURES / "jax_0_10" / "fixed")).model.entry_points
+    assert load_model(str(FIXTURES / "jax_0_10" / "fixed"), TRUSTED).model.entry_points
 
 
 def test_places_are_those_of_the_policy() -> None:
-    model = load_model(str(FIXTURES / "jax_0_10" / "fixed")).model
+    model = load_model(str(FIXTURES / "jax_0_10" / "fixed"), TRUSTED).model
     found = conversion.trace_all(model)["policy"]
     lines = (FIXTURES / "make.py").read_text().splitlines()
     (dot,) = {o.place.line for o in found.originals.values() if o.primitive == "dot_general" and "32,16" in o.operands}
@@ -68,8 +71,8 @@ def test_places_are_those_of_the_policy() -> None:
 def test_open_sizes_are_named() -> None:
     source = str(FIXTURES / "jax_0_10" / "open")
     with pytest.raises(SourceError, match=r"policy: obs: the size 'b' is open.*--dim b=1"):
-        load_model(source)
-    args = load_model(source, Options(dims={"b": 3})).model.entry_points["policy"].args
+        load_model(source, TRUSTED)
+    args = load_model(source, Options(dims={"b": 3}, trusted=True)).model.entry_points["policy"].args
     assert [a.shape for a in args] == [(), (3, 6), (3, 16)]
 
 
@@ -102,7 +105,7 @@ def saved(tmp_path: Path) -> Path:
 
 def refusal(folder: Path) -> str:
     with pytest.raises(SourceError) as caught:
-        load_model(str(folder))
+        load_model(str(folder), TRUSTED)
     return str(caught.value)
 
 
@@ -173,7 +176,7 @@ def test_truncated(saved: Path, name: str, part: float) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * part)])
     with pytest.raises(SourceError):
-        load_model(str(saved))
+        load_model(str(saved), TRUSTED)
 
 
 def test_a_flipped_bit_in_a_weight(saved: Path) -> None:

@@ -22,6 +22,7 @@ from opcompat.trace import trace
 
 WEIGHTS = np.random.default_rng(0).standard_normal((5, 64), dtype=np.float32)
 BATCH = export.symbolic_shape("b")[0]
+TRUSTED = Options(trusted=True)
 
 
 def policy(key: jax.Array, obs: dict[str, jax.Array], state: jax.Array) -> dict[str, jax.Array]:
@@ -50,7 +51,7 @@ def write(folder: Path, made: export.Exported, name: str) -> str:
 
 
 def only(source: str, **dims: int) -> EntryPoint:
-    (entry,) = load_model(source, Options(dims=dims)).model.entry_points.values()
+    (entry,) = load_model(source, Options(dims=dims, trusted=True)).model.entry_points.values()
     return entry
 
 
@@ -66,7 +67,7 @@ def real_arguments(entry: EntryPoint, seed: int = 0) -> list[Any]:
 @pytest.mark.parametrize("name", ["policy.bin", "policy.mlirbc", "policy.mlir"])
 def test_each_kind_of_file_is_the_function(tmp_path: Path, name: str) -> None:
     source = write(tmp_path, exported(), name)
-    loaded = load_model(source)
+    loaded = load_model(source, TRUSTED)
     assert (loaded.model.name, list(loaded.model.entry_points), loaded.root) == ("policy", ["policy"], tmp_path)
     found = trace(loaded.model, "policy")
     # An Exported knows the argument that the function does not use; its module does not.
@@ -85,7 +86,7 @@ def test_each_kind_of_file_is_the_function(tmp_path: Path, name: str) -> None:
 
 
 def test_equations_stand_at_the_lines_of_the_model(tmp_path: Path) -> None:
-    found = trace(load_model(write(tmp_path, exported(), "policy.mlirbc")).model, "policy")
+    found = trace(load_model(write(tmp_path, exported(), "policy.mlirbc"), TRUSTED).model, "policy")
     line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "jnp.tanh(obs" in text)
     places = {o.primitive: str(o.place) for o in found.originals.values()}
     assert places["dot_general"] == f"{__file__}:{line}"
@@ -154,7 +155,7 @@ def test_typed_keys(tmp_path: Path) -> None:
         return {"next": jax.vmap(lambda k: jax.random.split(k, 1)[0])(keys), "y": jax.vmap(jax.random.normal)(keys) + x}
 
     args = (keys, jax.ShapeDtypeStruct((3,), jnp.float32))
-    loaded = load_model(write(tmp_path, exported(function, args), "f.bin"))
+    loaded = load_model(write(tmp_path, exported(function, args), "f.bin"), TRUSTED)
     found = trace(loaded.model, "function")
     assert (found.inputs[0].key, found.inputs[0].shape) == ("threefry2x32", (3, 2))
     assert [leaf.key for leaf in found.outputs] == ["threefry2x32", ""]
@@ -192,7 +193,7 @@ def test_two_public_functions_are_two_entry_points(tmp_path: Path) -> None:
     body = "(%x: tensor<2xf32>) -> tensor<2xf32> { %y = stablehlo.OP %x : tensor<2xf32> return %y : tensor<2xf32> }"
     functions = [f"func.func public @{name}{body.replace('OP', op)}" for name, op in (("a", "tanh"), ("b", "sine"))]
     (tmp_path / "two.mlir").write_text("module {" + "\n".join(functions) + "}")
-    entries = load_model(str(tmp_path / "two.mlir")).model.entry_points
+    entries = load_model(str(tmp_path / "two.mlir"), TRUSTED).model.entry_points
     assert list(entries) == ["a", "b"]
     np.testing.assert_array_equal(entries["b"].function({}, np.ones(2, np.float32))[0], jnp.sin(jnp.ones(2)))
 
@@ -214,7 +215,7 @@ def test_truncated_files(tmp_path: Path, name: str, part: float) -> None:
     data = source.read_bytes()
     source.write_bytes(data[: int(len(data) * part)])
     with pytest.raises(SourceError) as caught:
-        load_model(str(source))
+        load_model(str(source), TRUSTED)
     assert caught.value.exit_code == 2
 
 

@@ -21,11 +21,15 @@ __all__ = ["KINDS", "Graphs", "Kind", "Loaded", "Options", "folder_of", "load", 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of source: how a user calls it, how it is recognized, and the module whose `load` reads it."""
+    """One kind of source: how a user calls it, how it is recognized, and the module whose `load` reads it.
+
+    `foreign`: a parser that a hostile file could crash reads it, so it is read in a child process first.
+    """
 
     name: str
     matches: Callable[[str], bool]
     module: str
+    foreign: bool = False
 
 
 KINDS: tuple[Kind, ...] = (
@@ -35,9 +39,9 @@ KINDS: tuple[Kind, ...] = (
     Kind("a bundle that convert wrote", detect.bundle, "opcompat.sources.graphs"),
     Kind("an ONNX file", detect.suffix(".onnx"), "opcompat.sources.graphs"),
     Kind("a TFLite file", detect.tflite_file, "opcompat.sources.graphs"),
-    Kind("a SavedModel of jax2tf", detect.jax2tf, "opcompat.sources.jax2tf"),
-    Kind("StableHLO (.mlir, .mlirbc)", detect.stablehlo, "opcompat.sources.stablehlo_file"),
-    Kind("a jax.export file", detect.jax_export, "opcompat.sources.exported"),
+    Kind("a SavedModel of jax2tf", detect.jax2tf, "opcompat.sources.jax2tf", foreign=True),
+    Kind("StableHLO (.mlir, .mlirbc)", detect.stablehlo, "opcompat.sources.stablehlo_file", foreign=True),
+    Kind("a jax.export file", detect.jax_export, "opcompat.sources.exported", foreign=True),
     Kind("a Python factory, module:function", detect.python_function, "opcompat.sources.factory"),
 )
 """In the order in which they are tried: the first that matches reads the source."""
@@ -68,6 +72,10 @@ def load(source: str, options: Options | None = None) -> Loaded | Graphs:
         raise SourceError(_refuse(source))
     settings = _settings_of(source)
     merged = replace(options, dims={**settings.dims, **options.dims}, via=options.via or settings.via or "")
+    if kind.foreign and not options.trusted:
+        from opcompat.sources import trial
+
+        trial.attempt(kind.module, source, merged)
     found: Loaded | Graphs = replace(import_module(kind.module).load(source, merged), name=name)
     flags = options.wiring
     if isinstance(found, Loaded) and (found.guess_keys or settings.entry_points or flags != config.Wiring()):

@@ -20,12 +20,14 @@ class Options:
       dims: sizes of symbolic dimensions, by their names.
       via: the route, where a kind of source has several; "" is its own choice.
       wiring: feedback, first values and keys, for every entry point that has inputs and outputs of these names.
+      trusted: the file is the user's own, so it is not read in a child process first, which takes some seconds.
     """
 
     factory_args: Mapping[str, Any] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
     via: str = ""
     wiring: Wiring = field(default_factory=Wiring)
+    trusted: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -102,6 +103,7 @@ def bound(
     if shapes is None:
         shapes = _shapes(where, module, interface, dims)
     types = tuple(TensorType(tuple(shape), a.type.dtype) for a, shape in zip(own, shapes, strict=True))
+    _check_sizes(where, [*types, *(r.type for r in interface.results)])
     _allow_wide([*types, *(r.type for r in interface.results)])
     if any(None in a.type.shape for a in own):
         if entry != "main":
@@ -115,6 +117,13 @@ def bound(
 
 def _fixed(interface: Interface, platform: int | None) -> dict[int, Any]:
     return {i: np.asarray(platform, a.type.dtype) for i, a in enumerate(interface.arguments) if a.constant}
+
+
+def _check_sizes(where: str, types: Sequence[TensorType]) -> None:
+    for type_ in types:
+        # A size may still be open in a result: it follows from the arguments.
+        if math.prod(n or 1 for n in type_.shape) * type_.dtype.itemsize > MAX_BYTES:
+            raise SourceError(f"{where}: takes or returns {type_}, more than the 2 GiB that a file can pass")
 
 
 def _allow_wide(types: Sequence[TensorType]) -> None:
