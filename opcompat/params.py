@@ -30,11 +30,14 @@ class _Setting:
 def arrays_of(params: Any) -> Any:
     """The same pytree with only its arrays and floats as leaves.
 
-    Python's bools and ints are switches, sizes and counts, which functions branch on and make shapes of; its floats are
-    arrays, as for `jax.jit`. What has a dtype but is no array of JAX's (numpy's text, another framework's tensor) stays
+    Python's bools and ints are switches, sizes and counts, which functions branch on and make shapes of. So are floats
+    that are attributes of an object (a module's dropout rate, which it compares with zero); elsewhere they are arrays,
+    as for `jax.jit`. What has a dtype but is no array of JAX's (numpy's text, another framework's tensor) stays
     a leaf, for the caller to refuse.
     """
-    return jax.tree_util.tree_map(lambda leaf: _Setting(leaf) if _is_setting(leaf) else leaf, params)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _Setting(leaf) if _is_setting(path, leaf) else leaf, params
+    )
 
 
 def call_with(function: Callable[..., Any], params: Any, *args: Any) -> Any:
@@ -42,8 +45,10 @@ def call_with(function: Callable[..., Any], params: Any, *args: Any) -> Any:
     return function(jax.tree_util.tree_map(_restored, params, is_leaf=_is_wrapped), *args)
 
 
-def _is_setting(leaf: Any) -> bool:
-    return callable(leaf) or not (isinstance(leaf, float | complex) or hasattr(leaf, "dtype"))
+def _is_setting(path: tuple[Any, ...], leaf: Any) -> bool:
+    if isinstance(leaf, float | complex):
+        return bool(path) and isinstance(path[-1], jax.tree_util.GetAttrKey)
+    return callable(leaf) or not hasattr(leaf, "dtype")
 
 
 def _is_wrapped(node: Any) -> bool:

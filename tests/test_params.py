@@ -120,10 +120,21 @@ def test_equinox_modules_with_their_activations() -> None:
 def test_an_equinox_switch_is_no_weight(inference: bool) -> None:
     eqx = pytest.importorskip("equinox")
     dropout = eqx.nn.Dropout(0.5, inference=inference)
-    assert names(dropout, lambda d, x: d(x, key=jax.random.key(0))) == ["params.p"]
+    assert names(dropout, lambda d, x: d(x, key=jax.random.key(0))) == [], "its rate is a setting, too"
 
 
 # What is no array
+
+
+def test_an_equinox_module_that_looks_at_its_rates() -> None:
+    """Attention compares its dropout's rate with zero, outside of any trace."""
+    eqx = pytest.importorskip("equinox")
+    attention = eqx.nn.MultiheadAttention(1, 3, key=jax.random.key(0))
+    assert isinstance(attention.dropout.p, float)
+    one = trace(model_of(attention, lambda module, x: module(x[None], x[None], x[None])), "f")
+    assert [leaf.name for leaf in one.params] == [
+        f"params.{name}_proj.weight" for name in ("query", "key", "value", "output")
+    ]
 
 
 def test_functions_switches_sizes_and_objects_reach_the_function_as_they_are() -> None:
