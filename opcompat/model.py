@@ -134,8 +134,8 @@ class Model:
     """A policy to export: `params` and the entry points that use them, by name.
 
     `params` is any pytree: a dict, a Flax FrozenDict or nnx.State, an Equinox module. Its arrays are weights, named by
-    their paths, and so are floats in dicts and lists. Functions, bools, ints, floats that are attributes of a module and
-    other settings reach the entry points as they are.
+    their paths, and so are floats in dicts and lists. Functions, bools, ints, floats that are attributes of a module
+    and other settings reach the entry points as they are.
     """
 
     name: str
