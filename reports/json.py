@@ -17,7 +17,9 @@ def render(report: Report | CheckReport, *, color: bool = False, width: int | No
     "-Infinity", as in the JSON mapping of Protocol Buffers. Only ASCII comes out: nothing in a name can
     reach a terminal as a control character. `color` and `width` have no effect.
     """
-    return json.dumps(_finite(report.to_json()), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(_finite(report.to_json()), indent=2, allow_nan=False)
+    # CI hosts look for commands in what a step prints. Only a string can hold this, and there it means the same.
+    return text.replace("##[", "#\\u0023[") + "\n"
 
 
 def _finite(value: Any) -> Any:

@@ -7,10 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opcompat.checking.data import LEVELS, CheckReport, FailOn, Issue, ModelResult
-from opcompat.printable import printable as printable  # renderers take it from here
+from opcompat.printable import printable as safe
 from opcompat.report import VERDICTS, Advice, Check, Finding, OutputCheck, Report, TargetReport
 
 _ORDER = {"unsupported": 0, "unknown": 1, "rewritten": 2, "folded": 3, "native": 4}
+
+
+def printable(text: object) -> str:
+    """One line of text in which control, direction and surrogate characters are visible as escapes.
+
+    So are the beginnings of commands that CI hosts look for in what a step prints, "::" and "##[".
+    """
+    return safe(str(text).replace("::", ":\\x3a").replace("##[", "#\\x23["))
 
 
 def plural(count: int, noun: str) -> str:

@@ -11,15 +11,16 @@ from test_reports import HOSTILE, SCAN, VERIFY, hostile
 
 from opcompat.checking import store
 from opcompat.checking.data import BudgetVerdict, CheckReport, Issue, ModelResult, Run
-from opcompat.checking.issues import LONGEST, fingerprint, issues_of
+from opcompat.checking.issues import LONGEST, failure_issue, fingerprint, issues_of
 from opcompat.errors import ConfigError
 from opcompat.report import Report
 
+DIED = "the process died (signal 9)"
 FULL = CheckReport(
     models=(
         ModelResult("examples/dreamer", replace(SCAN, command="check"), issues_of(SCAN, "examples/dreamer")),
         ModelResult("b", replace(VERIFY, command="check"), issues_of(VERIFY, "b")),
-        ModelResult("c", Report("check", "c", "c", ()), failure="the process died (signal 9)"),
+        ModelResult("c", Report("check", "c", "c", ()), (failure_issue("c", DIED),), failure=DIED),
     ),
     issues=(Issue("versions", "note", "", "", "Versions", "jax moved", before="jax 0.9", after="jax 0.10"),),
     budgets=(
@@ -112,7 +113,7 @@ def test_what_fails_depends_on_level_and_status() -> None:
 def test_the_terminal_names_what_fails_first() -> None:
     text = render("text", FULL)
     assert text.index("eigh float32[3,3]") < text.index("the key rng reaches no output")
-    assert "FAILED: 2 issues in 2 of 3 models." in text
+    assert "FAILED: 3 issues in 3 of 3 models." in text
     assert "the process died (signal 9)" in text
     assert "max_abs_error" in text
     assert "random_bits" not in text  # rewritten: nothing to do
