@@ -74,7 +74,7 @@ def _suite(root: ElementTree.Element, key: str, cases: list[_Case], seconds: flo
             lines = [line for issue in case.failures for line in _lines(issue)]
             more = [f"and {len(lines) - _MOST_LINES:,} more lines"] if len(lines) > _MOST_LINES else []
             first = case.failures[0]
-            failure = ElementTree.SubElement(element, "failure", type=_clean(first.id), message=_short(first.message))
+            failure = ElementTree.SubElement(element, "failure", type=_short(first.id), message=_short(first.message))
             failure.text = "\n".join([*lines[:_MOST_LINES], *more])
         elif case.skipped:
             ElementTree.SubElement(element, "skipped", message=_short(case.skipped))
@@ -83,7 +83,7 @@ def _suite(root: ElementTree.Element, key: str, cases: list[_Case], seconds: flo
 def _lines(issue: Issue) -> list[str]:
     place = [f"  at {_short(wording.place(issue))}"] if issue.file else []
     first, *rest = (_clean(text) for text in gathered.texts(issue))
-    return [f"{_clean(issue.id)}: {first}", *place, *(f"  {text}" for text in rest)]
+    return [f"{_short(issue.id)}: {first}", *place, *(f"  {text}" for text in rest)]
 
 
 def _counts(cases: Iterable[_Case]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from opcompat.checking.data import BudgetVerdict, CheckReport, Issue
 
 from . import wording
-from .wording import printable, shortened
+from .wording import shortened
 
 MOST = 200
 """Issues that are shown one by one; the rest is counted."""
@@ -28,7 +28,7 @@ def blocks(report: CheckReport) -> Iterator[RenderableType]:
     grid = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value:
-            grid.add_row(Text(name, "dim"), Text(printable(value), overflow="fold"))
+            grid.add_row(Text(name, "dim"), Text(shortened(value, 200), overflow="fold"))
     yield Padding(grid, (0, 0, 0, 2))
     yield _models(report)
     shown = wording.shown_issues(report.all_issues())
@@ -40,7 +40,7 @@ def blocks(report: CheckReport) -> Iterator[RenderableType]:
     yield Text()
     yield Text(wording.check_verdict(report), "bold green" if report.ok else "bold red")
     if report.next_step:
-        yield Text(f"Next: {printable(report.next_step)}")
+        yield Text(f"Next: {shortened(report.next_step)}")
 
 
 def _models(report: CheckReport) -> RenderableType:
@@ -69,7 +69,7 @@ def _issues(issues: Sequence[Issue], *, many: bool) -> RenderableType:
         for line in wording.issue_lines(issue):
             text.append(f"\n{line}", "dim")
         label = wording.issue_label(issue)
-        table.add_row(Text(label, _STYLES[label]), Text(printable(issue.id)), text)
+        table.add_row(Text(label, _STYLES[label]), Text(shortened(issue.id, 24)), text)
     if len(issues) > MOST:
         table.add_row(Text(""), Text(""), Text(f"and {len(issues) - MOST:,} more; see --format json"))
     return Padding(table, (0, 0, 0, 1))
@@ -84,7 +84,7 @@ def _budgets(budgets: Sequence[BudgetVerdict]) -> RenderableType:
     for one in budgets:
         value = "see run" if one.value is None else f"{one.value:g}"
         cells = (one.metric, shortened(one.model, 200), shortened(one.entry, 200), value, f"{one.limit:g}")
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+        table.add_row(*(Text(shortened(cell, 200)) for cell in cells))
     return Padding(table, (0, 0, 0, 1))
 
 

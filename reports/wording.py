@@ -72,9 +72,8 @@ def place(finding: Finding | Advice | Issue) -> str:
     """'file.py:12', which terminals and editors can open; 'policy.onnx node' in a file without lines."""
     if not finding.file:
         return "(unknown place)"
-    return printable(
-        f"{finding.file}:{finding.line}" if finding.line else f"{finding.file} {finding.function}".rstrip()
-    )
+    shown = f"{finding.file}:{finding.line}" if finding.line else f"{finding.file} {finding.function}".rstrip()
+    return shortened(shown, 1000)
 
 
 def reasons(finding: Finding) -> list[str]:
@@ -182,7 +181,7 @@ def model_targets(result: ModelResult) -> str:
     if result.failure:
         return shortened(result.failure, 300)
     return ", ".join(
-        printable(f"{t.target} {_stuck(t):,} of {sum(t.counts.values()):,}") for t in result.report.targets
+        f"{shortened(t.target, 60)} {_stuck(t):,} of {sum(t.counts.values()):,}" for t in result.report.targets
     )
 
 
