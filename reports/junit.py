@@ -45,7 +45,8 @@ def _cases(model: gathered.Model, level: FailOn) -> Iterator[_Case]:
     left = list(model.issues)
 
     def take(mine: list[Issue]) -> tuple[Issue, ...]:
-        left[:] = [issue for issue in left if issue not in mine]
+        taken = set(map(id, mine))
+        left[:] = [issue for issue in left if id(issue) not in taken]
         return tuple(issue for issue in mine if issue.fails(level))
 
     for target in model.report.targets:

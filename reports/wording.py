@@ -153,7 +153,7 @@ def issue_lines(issue: Issue) -> list[str]:
 
 def shortened(text: str, longest: int = 2000) -> str:
     """Printable, and not endless: names in a model may have any length."""
-    shown = printable(text)
+    shown = printable(text[: longest + 1])
     return shown if len(shown) <= longest else f"{shown[:longest]}..."
 
 
