@@ -36,9 +36,9 @@ def render(report: Report | CheckReport, *, color: bool = False, width: int | No
     tail = _versions(report)
     body = [*_models(gathered.models(report), gathered.fail_on(report))]
     room = LIMIT - _bytes([*head, *body, *tail]) - 500
-    body += _section("Issues", [_item(issue, many) for issue in counting], room)
+    body += _section("Issues", counting, room, many)
     room = LIMIT - _bytes([*head, *body, *tail]) - 500
-    body += _section("Fixed since the baseline", [_item(issue, many) for issue in gone], room)
+    body += _section("Fixed since the baseline", gone, room, many)
     return "\n".join([*head, *body, *tail]).rstrip("\n") + "\n"
 
 
@@ -94,15 +94,16 @@ def _item(issue: Issue, many: bool) -> list[str]:
     return [*lines, *(f"  - {escaped(line)}" for line in wording.issue_lines(issue))]
 
 
-def _section(title: str, items: Sequence[Sequence[str]], room: int) -> list[str]:
-    """As many items as there is room for, and how many are left out."""
-    if not items:
+def _section(title: str, issues: Sequence[Issue], room: int, many: bool) -> list[str]:
+    """As many issues as there is room for, and how many are left out."""
+    if not issues:
         return []
     lines = [f"### {title}", ""]
-    for index, item in enumerate(items):
+    for index, issue in enumerate(issues):
+        item = _item(issue, many)
         room -= _bytes(item)
         if room < 0:
-            lines.append(f"- and {len(items) - index:,} more, which the JSON report has")
+            lines.append(f"- and {len(issues) - index:,} more, which the JSON report has")
             break
         lines += item
     return [*lines, ""]

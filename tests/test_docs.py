@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 JAX = "0.10.2"
-ELSEWHERE = {"manifest.json", "reference/", "policy.py", "opcompat.toml"}
+ELSEWHERE = {"manifest.json", "reference/", "policy.py", "opcompat.toml", "opcompat.baseline.json"}
 """Files of a bundle, and of the reader's own project."""
 
 

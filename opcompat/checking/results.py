@@ -104,7 +104,7 @@ def _stamps(path: Path) -> Iterator[str]:
     """Size and time of change of every file that a source may be read from."""
     count = 0
     for folder, names, files in os.walk(path if path.is_dir() else path.parent):
-        names[:] = sorted(n for n in names if not n.startswith(".") and n not in _SKIPPED)
+        names[:] = sorted(n for n in names if not n.startswith(".") and n not in _SKIPPED and not _is_own(folder, n))
         for name in sorted(files):
             file = Path(folder) / name
             count += 1
@@ -115,6 +115,11 @@ def _stamps(path: Path) -> Iterator[str]:
             except OSError:
                 continue
             yield f"{file}\0{info.st_size}\0{info.st_mtime_ns}\n"
+
+
+def _is_own(folder: str, name: str) -> bool:
+    """Whether a folder is one of ours: results do not change what they are results of."""
+    return os.path.exists(os.path.join(folder, name, MARK))
 
 
 def write(path: Path, text: str) -> None:

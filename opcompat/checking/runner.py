@@ -89,12 +89,17 @@ def cluster(tasks: Sequence[Task], address: str, timeout: float | None) -> Itera
     with client:
         running = {client.submit(run_child, task.plain(), timeout, pure=False, retries=RETRIES): task for task in tasks}
         # A worker that dies takes its results with it, unless they are fetched as they come.
-        for future, result in dask.as_completed(list(running), with_results=True, raise_errors=False):
+        for future, result in _completed(dask, client, running):
             task = running.pop(future)
             yield (
                 task,
                 dict(result) if future.status == "finished" else failed(f"Dask could not run it: {_why(result)}"),
             )
+
+
+def _completed(dask: Any, client: Any, running: Mapping[Any, Task]) -> Any:
+    """(future, result) pairs as they come, of this very client, which is not the process's default."""
+    return dask.as_completed(list(running), loop=client.loop, with_results=True, raise_errors=False)
 
 
 def _why(result: Any) -> str:
