@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opcompat import runtime
-    from opcompat.api import convert, rewrite, scan, verify
+    from opcompat.api import bisect, convert, rewrite, scan, verify
     from opcompat.bundle import Bundle
     from opcompat.checking.run import check
     from opcompat.distributions import distribution_entry_points
@@ -25,6 +25,7 @@ __all__ = [
     "EntryPoint",
     "Model",
     "Report",
+    "bisect",
     "check",
     "convert",
     "distribution_entry_points",
@@ -40,6 +41,7 @@ _HOMES = {
     "EntryPoint": "opcompat.model",
     "Model": "opcompat.model",
     "Report": "opcompat.report",
+    "bisect": "opcompat.api",
     "check": "opcompat.checking.run",
     "convert": "opcompat.api",
     "distribution_entry_points": "opcompat.distributions",

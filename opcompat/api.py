@@ -29,6 +29,7 @@ from opcompat.model import Model
 from opcompat.report import Check, Report
 from opcompat.runtime.loaded import load
 from opcompat.runtime.reference import read_init
+from opcompat.sampling import Sampled
 from opcompat.targets import catalog, limits
 from opcompat.verification import Progress, Recorder
 
@@ -170,10 +171,8 @@ def verify(
         raise ConfigError(f"steps and seeds must be positive, not {steps} and {seeds}")
     if model is None:
         return _replay(opened)
-    model = with_batches(model, sizes_of(model, tuple(opened.manifest.entry_points)))
     say = progress or _silent
-    pruned = any(info.pruned for info in opened.manifest.entry_points.values())
-    sampled = conversion.sample_all(model, opened.manifest.sampling, pruned, say)
+    sampled = _sampled_as(opened, model, say)
     report = conversion.base_report("verify", model, sampled.traces, source)
     connected = contracts(sampled.model, sampled.traces)
     _check_same(opened, sampled.model, sampled.traces)
@@ -182,6 +181,69 @@ def verify(
     checks = conversion.run_checks(sampled, recorder, opened.path, opened.manifest, steps, seeds, say)
     report = replace(report, bundle=str(opened.path), checks=checks)
     return replace(report, next_step=_after_verify(report))
+
+
+@_without_collection()
+def bisect(
+    bundle: str | Path | Bundle,
+    model: Model,
+    *,
+    formats: Sequence[str] = (),
+    entry_points: Sequence[str] = (),
+    steps: int = 100,
+    source: str = "",
+    progress: Progress | None = None,
+) -> Report:
+    """Finds the first value inside the policy at which an artifact differs from JAX (`Report.divergences`).
+
+    The bundle's own files are judged: copies of them, with their inner values as further outputs, run in their runtime.
+    All formats and entry points by default; `steps` are compared of each.
+
+    Raises BundleError as `verify` does, ConfigError for a format or an entry point that the bundle lacks.
+    """
+    from opcompat.bisecting.run import divergences
+
+    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
+    opened.check_files()
+    held = opened.manifest
+    for kind, wanted, there in (("format", formats, held.formats), ("entry point", entry_points, held.entry_points)):
+        odd = next((x for x in wanted if x not in there), None)
+        if odd is not None:
+            raise ConfigError(f"{opened.path} has no {kind} {odd!r}; next: use one of {', '.join(there)}")
+    if steps < 1:
+        raise ConfigError(f"steps must be positive, not {steps}")
+    say = progress or _silent
+    sampled = _sampled_as(opened, model, say)
+    connected = contracts(sampled.model, sampled.traces)
+    _check_same(opened, sampled.model, sampled.traces)
+    _check_wiring(opened, connected)
+    report = conversion.base_report("bisect", model, sampled.traces, source)
+    recorder = Recorder(sampled.model, sampled.traces, connected)
+    found = divergences(
+        recorder, opened, tuple(formats or held.formats), tuple(entry_points or held.entry_points), steps, say
+    )
+    report = replace(report, bundle=str(opened.path), divergences=found)
+    return replace(report, next_step=_after_bisect(report))
+
+
+def _sampled_as(bundle: Bundle, model: Model, progress: Progress) -> Sampled:
+    """The model as the bundle was made of it: its batch sizes, its sampling mode, without what was pruned."""
+    model = with_batches(model, sizes_of(model, tuple(bundle.manifest.entry_points)))
+    pruned = any(info.pruned for info in bundle.manifest.entry_points.values())
+    return conversion.sample_all(model, bundle.manifest.sampling, pruned, progress)
+
+
+def _after_bisect(report: Report) -> str:
+    bad = next((d for d in report.divergences if not d.ok), None)
+    if bad is None:
+        return "nothing: the artifacts act like JAX over these steps"
+    if bad.culprit is None:
+        return "read the notes; compare more steps with --steps"
+    if bad.culprit.cause == "rule":
+        return f"report the rule {', '.join(bad.culprit.rules)} with this report, or convert without it"
+    if not bad.same_file:
+        return "convert again with this version: it writes another file"
+    return f"report this as a defect of the {bad.format} lowering of {bad.culprit.primitive}, or of {bad.runtime}"
 
 
 def _after_verify(report: Report) -> str:

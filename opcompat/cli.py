@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from opcompat.commands.baseline import baseline
+from opcompat.commands.bisect import bisect
 from opcompat.commands.check import check
 from opcompat.commands.convert import convert
 from opcompat.commands.explain import explain
@@ -24,7 +25,7 @@ Exit codes: 0 clean; 1 findings or a mismatch; 2 usage, configuration or input; 
 
 
 @click.group(
-    commands=[scan, convert, verify, check, baseline, report, rules, explain, targets, probe],
+    commands=[scan, convert, verify, bisect, check, baseline, report, rules, explain, targets, probe],
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
 )

@@ -272,7 +272,7 @@ def _write_artifacts(planned: Plan, folder: Path, opset: int | None, report: Rep
     formats = {}
     for form, by_entry in planned.analyses.items():
         narrowed = any(a.rewritten.narrowed for a in by_entry.values())
-        formats[form] = replace(_WRITERS[form](by_entry, weights, folder), narrowed=narrowed)
+        formats[form] = replace(WRITERS[form](by_entry, weights, folder), narrowed=narrowed)
     infos = {name: _info(planned, name, folder) for name in planned.traces}
     return manifest.Manifest(
         name=planned.model.name,
@@ -365,7 +365,8 @@ def _write_tflite(by_entry: Mapping[str, Analysis], weights: Mapping[str, np.nda
     return manifest.Format(file="tflite/model.tflite")
 
 
-_WRITERS = {"onnx": _write_onnx, "tflite": _write_tflite}
+WRITERS = {"onnx": _write_onnx, "tflite": _write_tflite}
+"""Format -> what writes its files: (analyses by entry point, weights, folder) -> their paths."""
 
 
 def _info(planned: Plan, name: str, folder: Path) -> manifest.EntryPointInfo:

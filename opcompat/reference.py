@@ -92,6 +92,10 @@ class Reference:
     def _named(self, outs: Any) -> dict[str, np.ndarray]:
         return {leaf.name: np.asarray(x) for leaf, x in zip(self.trace.outputs, outs, strict=True)}
 
+    def arguments(self, inputs: Arrays) -> list[Any]:
+        """What the trace's program takes, keys erased: the parameters, then the inputs."""
+        return [*self._weights, *self._words(inputs)]
+
     def _words(self, inputs: Arrays) -> list[Any]:
         return [np.asarray(inputs[leaf.name], jax.numpy.dtype(leaf.dtype)) for leaf in self.trace.inputs]
 

@@ -157,6 +157,77 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How large an error has become at a later value: the largest difference from JAX's, and JAX's largest value."""
+
+    what: str
+    file: str
+    line: int
+    error: float
+    size: float
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The first inner value that differs from JAX's by more than its own rounding error explains.
+
+    `primitive`, `operands`, `file`, `line`, `function`: as in Finding; `rules` are those that led to it. `value` is
+    its type. `error` and `allowed` are of this one computation, its operands being the artifact's own; `index`, `got`
+    and `want` show the element that differs most. `together` has the places ("file.py:12 mul") of what the artifact
+    computes in one piece with it. `sufficient`: whether JAX's outputs differ as well, once JAX uses this one value
+    of the artifact's. `amplification`: how many times as large the largest error of an output is; None where
+    that says nothing. `growth` has the values on the way at which the error grew, the outputs at the end.
+    """
+
+    cause: Literal["artifact", "rule"]
+    primitive: str
+    operands: str
+    file: str
+    line: int
+    function: str
+    rules: tuple[str, ...]
+    value: str
+    error: float
+    allowed: float
+    index: tuple[int, ...]
+    got: str
+    want: str
+    together: tuple[str, ...] = ()
+    sufficient: bool = False
+    amplification: float | None = None
+    growth: tuple[Growth, ...] = ()
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where one entry point of one artifact first differs from JAX (bisect).
+
+    `steps` were compared. `step` is the first whose outputs differ when it starts from JAX's state; `loop_step` the
+    first in the closed loop. None where none differs; `binding` is False where only a chaotic loop parts.
+    `outputs` names those that differ. `observed` of `values` inner values could be seen. `same_file`: whether
+    this version writes the very same bytes as the bundle has.
+    """
+
+    format: str
+    runtime: str
+    entry_point: str
+    steps: int
+    step: int | None = None
+    loop_step: int | None = None
+    binding: bool = True
+    outputs: tuple[str, ...] = ()
+    culprit: Culprit | None = None
+    observed: int = 0
+    values: int = 0
+    same_file: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.binding or (self.step is None and self.loop_step is None)
+
+
+@dataclass(frozen=True)
 class ArtifactFile:
     """A file of the bundle, relative to it."""
 
@@ -237,10 +308,12 @@ class Report:
     artifacts: tuple[Artifact, ...] = ()
     excerpts: Mapping[str, Excerpt] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+    divergences: tuple[Divergence, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return all(t.ok for t in self.targets) and all(c.passed or not c.binding for c in self.checks)
+        checked = all(c.passed or not c.binding for c in self.checks)
+        return checked and all(t.ok for t in self.targets) and all(d.ok for d in self.divergences)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, keys in declaration order, with the schema version first."""

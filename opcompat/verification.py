@@ -217,7 +217,7 @@ class Verifier:
     @cached_property
     def sessions(self) -> Mapping[str, Callable[[Arrays], Arrays]]:
         """Each entry point of the artifact, taking inputs as JAX does."""
-        return {name: _in_file_form(self.engine.session(name), t) for name, t in self.recorder.traces.items()}
+        return {name: in_file_form(self.engine.session(name), t) for name, t in self.recorder.traces.items()}
 
     def run(self) -> tuple[Check, ...]:
         found: list[Check] = []
@@ -361,7 +361,7 @@ class Verifier:
         )
 
 
-def _in_file_form(session: Session, trace: Trace) -> Callable[[Arrays], Arrays]:
+def in_file_form(session: Session, trace: Trace) -> Callable[[Arrays], Arrays]:
     dtypes = {leaf.name: leaf.file_dtype for leaf in trace.inputs}
     return lambda inputs: session({n: np.asarray(inputs[n], dtype) for n, dtype in dtypes.items()})
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from opcompat.checking.data import CheckReport
 from opcompat.report import VERDICTS, Advice, Check, Finding, Report, TargetReport
 
-from . import terminal_check, wording
+from . import terminal_bisect, terminal_check, wording
 from .wording import printable
 
 WIDTH = 100
@@ -71,6 +71,8 @@ def _blocks(report: Report, width: int) -> Iterator[RenderableType]:
         yield _advice(report.advice, narrow=width < _NARROW)
     if report.checks:
         yield from _checks(report, narrow=width < _NARROW)
+    if report.divergences:
+        yield from terminal_bisect.blocks(report)
     if report.files:
         yield from _files(report)
     yield Text()

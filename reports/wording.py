@@ -198,6 +198,8 @@ def verdict(report: Report) -> str:
         parts = [f"{printable(t.target)} ({plural(_stuck(t), thing(report))})" for t in bad]
         how = "" if report.facts else " after rewriting"
         return f"Not supported{how}: {', '.join(parts)}."
+    if report.divergences:
+        return _verdict_of_bisect(report)
     if report.checks:
         return _verdict_of_checks(report)
     if report.command == "scan" and report.targets:
@@ -205,6 +207,17 @@ def verdict(report: Report) -> str:
         how = " after rewriting" if any(t.counts.get("rewritten") for t in report.targets) else ""
         return f"Runs on {names}{how}: nothing stays unsupported."
     return "Nothing was checked."
+
+
+def _verdict_of_bisect(report: Report) -> str:
+    bad = [found for found in report.divergences if not found.ok]
+    if not bad:
+        return f"Nothing differs from JAX in {plural(len(report.divergences), 'entry point')} of an artifact."
+    places = dict.fromkeys(
+        f"{d.culprit.primitive} at {d.culprit.file}:{d.culprit.line}" for d in bad if d.culprit and d.culprit.file
+    )
+    where = f"; it begins with {', '.join(places)}" if places else ""
+    return printable(f"{len(bad):,} of {len(report.divergences):,} differ from JAX{where}.")
 
 
 def _verdict_of_checks(report: Report) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,11 @@ class _Lowerer:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
 
-    def graph(self, graph: Graph, closed: Any, inputs: Sequence[Tensor], owner: Provenance) -> None:
-        """Appends the equations of `closed` to `graph`, its inputs bound to `inputs`, and sets the outputs."""
+    def graph(self, graph: Graph, closed: Any, inputs: Sequence[Tensor], owner: Provenance) -> Mapping[Any, Tensor]:
+        """Appends the equations of `closed` to `graph`, its inputs bound to `inputs`, and sets the outputs.
+
+        Returns the tensor of each variable.
+        """
         p = jaxcompat.parts(closed)
         builder = self.builder(graph)
         env: dict[Any, Tensor] = dict(zip(p.invars, inputs, strict=True))
@@ -42,6 +45,7 @@ class _Lowerer:
             env.update(zip(eqn.outvars, outs, strict=True))
         builder.source, builder.rules = owner
         graph.outputs = [read(v) for v in p.outvars]
+        return env
 
     def builder(self, graph: Graph) -> Builder:
         def body(inner: Graph, closed: Any, inputs: Sequence[Tensor]) -> None:
@@ -120,10 +124,14 @@ def lower_equation(eqn: Any, backend: Backend) -> Graph:
 
 @dataclass(frozen=True)
 class Lowered:
-    """An entry point in a target's format: the graph and the names of its outputs, in order."""
+    """An entry point in a target's format: the graph and the names of its outputs, in order.
+
+    `values` has the tensor of each variable of the rewritten jaxpr, those included that no longer are in the graph.
+    """
 
     graph: Graph
     output_names: tuple[str, ...]
+    values: Mapping[Any, Tensor] = field(default_factory=dict, repr=False)
 
 
 def contested(graphs: Iterable[Graph]) -> frozenset[str]:
@@ -150,10 +158,10 @@ def lower(trace: Trace, closed: Any, backend: Backend, pinned: frozenset[str] = 
         tensor = Tensor(leaf.shape, backend.interface(leaf.dtype), leaf.name)
         graph.inputs.append(tensor)
         operands.append(builder.from_interface(tensor, leaf.dtype))
-    lowerer.graph(graph, closed, operands, Provenance("", ()))
+    values = lowerer.graph(graph, closed, operands, Provenance("", ()))
     graph.outputs = [
         builder.to_interface(tensor, leaf.dtype) for tensor, leaf in zip(graph.outputs, trace.outputs, strict=True)
     ]
     for clean in backend.passes:
         graph = clean(graph)
-    return Lowered(graph, tuple(leaf.name for leaf in trace.outputs))
+    return Lowered(graph, tuple(leaf.name for leaf in trace.outputs), values)

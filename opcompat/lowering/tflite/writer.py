@@ -185,14 +185,14 @@ class _Model:
         size = sum(data.nbytes + ALIGNMENT for data in self.buffers)
         if size > LIMIT:
             raise OutputError(f"the constants take {size / 2**30:.2f} GiB, but a .tflite file holds less than 2 GiB")
-        self.model.buffers = [_aligned_buffer(self.schema, data) for data in self.buffers]
+        self.model.buffers = [aligned_buffer(self.schema, data) for data in self.buffers]
         # A builder that never has to grow copies the weights once.
         builder = flatbuffers.Builder(size + 2**16)
         builder.Finish(self.model.Pack(builder), _FILE_IDENTIFIER)
         return bytes(memoryview(builder.Bytes)[builder.Head() :])
 
 
-def _aligned_buffer(schema: Any, data: np.ndarray) -> Any:
+def aligned_buffer(schema: Any, data: np.ndarray) -> Any:
     """A schema BufferT whose data is aligned as the schema demands (the generated Pack aligns to 4)."""
 
     class AlignedBuffer(schema.BufferT):  # type: ignore[misc]
