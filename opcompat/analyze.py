@@ -69,6 +69,24 @@ def analyze_all(
     return tuple(_judged(a.trace, target, a.rewritten, pinned) for a in analyses)
 
 
+def analyze_best(
+    traces: Sequence[Trace], targets: Sequence[Target], rules: Sequence[Rule], *, narrowing: bool = False
+) -> tuple[Analysis, ...]:
+    """`analyze_all` for the first of a target's forms that runs everything; else for the one that lacks least."""
+    least: tuple[Analysis, ...] = ()
+    for target in targets:
+        found = analyze_all(traces, target, rules, narrowing=narrowing)
+        if all(a.ok for a in found):
+            return found
+        if not least or _lacking(found) < _lacking(least):
+            least = found
+    return least
+
+
+def _lacking(analyses: Sequence[Analysis]) -> int:
+    return sum(j.verdict in ("unsupported", "unknown") for a in analyses for j in a.judgements.values())
+
+
 def _judged(trace: Trace, target: Target, rewritten: Rewritten, pinned: frozenset[str]) -> Analysis:
     lowered = lower(trace, rewritten.closed, target.backend, pinned)
     judgements = {ident: Judgement("folded") for ident in trace.originals}

@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import core as jexc
 
 from opcompat import conversion, jaxcompat, packs
-from opcompat.analyze import analyze_all, target_report
+from opcompat.analyze import analyze_best, target_report
 from opcompat.batch import sizes_of, with_batches
 from opcompat.bundle import Bundle
 from opcompat.contract import Contract, contracts
@@ -75,17 +75,18 @@ def scan(
     """
     if isinstance(targets, str) or not targets:
         raise ConfigError(f"targets must name at least one of {', '.join(catalog.TARGETS)}, not {targets!r}")
-    judges = [catalog.target(name, opset) for name in targets]
+    judges = {name: catalog.candidates(name, opset) for name in targets}
     model = with_batches(model, batch)
     progress("tracing")
     traces = conversion.trace_all(model)
     connected = contracts(model, traces)
-    half = tuple(judge.name for judge in judges if judge.limits.precision == "float16")
+    half = tuple(name for name, forms in judges.items() if forms[0].limits.precision == "float16")
     advice = advise(model, traces, connected, packs.lints(), half)
     reports = []
-    for judge in judges:
-        progress(f"analyzing for {judge.name}")
-        analyses = analyze_all(list(traces.values()), judge, packs.rules(), narrowing=allow_narrowing)
+    for name, forms in judges.items():
+        progress(f"analyzing for {name}")
+        analyses = analyze_best(list(traces.values()), forms, packs.rules(), narrowing=allow_narrowing)
+        judge = analyses[0].target
         reports.append(limits.added(target_report(analyses, packs.rules()), analyses))
         advice = (*advice, *limits.advice(judge, analyses, connected))
     report = conversion.base_report("scan", model, traces, source)

@@ -21,7 +21,7 @@ import numpy as np
 import opcompat
 from opcompat import jaxcompat, manifest, packs
 from opcompat import sampling as sampling_modes
-from opcompat.analyze import Analysis, analyze_all, target_report
+from opcompat.analyze import Analysis, analyze_best, target_report
 from opcompat.bundle import Bundle, reference_path, write_bundle
 from opcompat.comparison import draws_per_mismatch
 from opcompat.contract import Contract, contracts
@@ -35,7 +35,7 @@ from opcompat.runtime.reference import Reference as Recording
 from opcompat.runtime.reference import write_arrays, write_reference
 from opcompat.runtime.session import open_engine
 from opcompat.sampling import Sampled, prove
-from opcompat.targets.catalog import FORMATS, target
+from opcompat.targets.catalog import FORMATS, candidates
 from opcompat.trace import Leaf, Trace, trace
 from opcompat.verification import Progress, Recorder, Verifier
 
@@ -113,9 +113,9 @@ def plan(
     for form in formats:
         if form not in FORMATS:
             raise ConfigError(f"no format {form!r}: there are {', '.join(FORMATS)}")
-        judge = target(FORMATS[form], opset if form == "onnx" else None)
-        progress(f"rewriting for {judge.name}")
-        found = analyze_all(list(traces.values()), judge, rules, narrowing=narrowing)
+        judges = candidates(FORMATS[form], opset if form == "onnx" else None)
+        progress(f"rewriting for {judges[0].name}")
+        found = analyze_best(list(traces.values()), judges, rules, narrowing=narrowing)
         analyses[form] = {a.trace.entry_point: a for a in found}
     return Plan(sampled, connected, analyses)
 

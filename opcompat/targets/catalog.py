@@ -70,6 +70,19 @@ def target(name: str, opset: int | None = None) -> Target:
     return TARGETS[name](opset)
 
 
+def candidates(name: str, opset: int | None = None) -> tuple[Target, ...]:
+    """The target of this name in its forms, the preferred one first: without an `opset`, that which runs most widely,
+    then the first that shows the bits of floats, if the target loads it. Raises ConfigError, as `target`.
+    """
+    preferred = target(name, opset)
+    if preferred.backend.name != "onnx" or opset is not None:
+        return (preferred,)
+    from opcompat.lowering.onnx.builder import BITS_OPSET
+
+    newest = preferred.limits.opset
+    return (preferred,) if newest and newest < BITS_OPSET else (preferred, target(name, BITS_OPSET))
+
+
 def reader(name: str, opset: int) -> Target:
     """The target, for an ONNX file that has this opset already: the newest that it loads, if it does not load that."""
     from opcompat.targets import onnxruntime

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from opcompat import jaxcompat, packs
-from opcompat.analyze import Analysis, analyze
+from opcompat.analyze import Analysis, analyze_best
 from opcompat.decisions import ERROR_FACTOR
 from opcompat.errors import OpcompatError
 from opcompat.lowering.graph import Graph, Node, Tensor
@@ -21,7 +21,7 @@ from opcompat.model import EntryPoint, Model
 from opcompat.reference import COMPILER_OPTIONS, Reference
 from opcompat.trace import Trace, trace
 from tests.conformance.cases import all_cases, arguments, boundaries, dtype_of
-from tests.matrix.harness import OPEN, flat, in_file, judge, refusal
+from tests.matrix.harness import OPEN, flat, in_file, judges, refusal
 
 Status = Literal["passed", "folded", "refused", "wrong", "pessimistic", "unclear", "not in JAX"]
 """passed: computed from its inputs at run time, and right. folded: right, but no input reaches the outputs. refused:
@@ -72,7 +72,7 @@ def examine(name: str, backends: Sequence[str]) -> list[Outcome]:
     found = []
     for backend in backends:
         try:
-            analysis = analyze(trace(known.model, "e0"), judge(backend), packs.rules())
+            (analysis,) = analyze_best([trace(known.model, "e0")], judges(backend), packs.rules())
         except OpcompatError as error:
             found.append(outcome(backend, "refused", str(error)))
             continue

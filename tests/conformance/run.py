@@ -26,9 +26,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "conformance.jsonl"
 PAGE = ROOT / "docs" / "coverage.md"
 BAD = frozenset({"wrong", "unclear", "pessimistic"})
-KNOWN = {
-    ("top_k_sort_inf_nan_inshape_float32_5_k_5", "onnx"): "JAX ranks NaN by its sign, which no op shows before opset 26"
-}
+KNOWN: dict[tuple[str, str], str] = {}
 """(case, backend) -> why it is wrong, and not yet put right. They count as wrong, but a run does not fail for them."""
 PRELOAD = ("tests.matrix.harness",)
 """Not the suite itself: it starts the JAX backend, which does not survive a fork."""

@@ -18,7 +18,7 @@ import onnxruntime
 from ai_edge_litert.interpreter import Interpreter
 
 from opcompat import packs
-from opcompat.analyze import Analysis, analyze
+from opcompat.analyze import Analysis, analyze_best
 from opcompat.conversion import stored_weights
 from opcompat.jaxcompat import is_jaxpr, parts
 from opcompat.lowering.onnx import writer as onnx_writer
@@ -26,7 +26,7 @@ from opcompat.lowering.tflite import writer as tflite_writer
 from opcompat.model import EntryPoint, Model
 from opcompat.reference import COMPILER_OPTIONS
 from opcompat.targets.base import Target
-from opcompat.targets.catalog import FORMATS, target
+from opcompat.targets.catalog import FORMATS, candidates
 from opcompat.trace import trace
 
 BACKENDS = tuple(FORMATS)
@@ -202,10 +202,10 @@ def entry_point(one: Case) -> EntryPoint:
     return EntryPoint(run, one.args, names=names)
 
 
-def judged(cases: Sequence[Case], judge: Target) -> list[Analysis]:
+def judged(cases: Sequence[Case], forms: Sequence[Target]) -> list[Analysis]:
     """Each case traced, rewritten, lowered and judged. Entry points are named e0, e1, ..."""
     model = Model("matrix", {}, {f"e{i}": entry_point(one) for i, one in enumerate(cases)})
-    return [analyze(trace(model, name), judge, packs.rules()) for name in model.entry_points]
+    return [analyze_best([trace(model, name)], forms, packs.rules())[0] for name in model.entry_points]
 
 
 def refusal(analysis: Analysis) -> str:
@@ -284,18 +284,22 @@ def problem(one: Case, answer: Expected, run: Runner, analysis: Analysis, signs:
 
 
 @cache
-def judge(backend: str) -> Target:
-    return target(FORMATS[backend])
+def judges(backend: str) -> tuple[Target, ...]:
+    return candidates(FORMATS[backend])
 
 
 def outcomes(
     backend: str, cases: Sequence[Case], answers: Sequence[Expected], folder: Path, signs: bool = True
 ) -> list[Outcome]:
     """Runs all cases of a row on one backend."""
-    analyses = judged(cases, judge(backend))
+    analyses = judged(cases, judges(backend))
     reasons = [refusal(a) for a in analyses]
     able = [a for a, reason in zip(analyses, reasons, strict=True) if not reason]
-    runners = dict(_runners(backend, able, folder))
+    runners: dict[str, Runner | str] = {}
+    for index, form in enumerate(judges(backend)):
+        place = folder / str(index)
+        place.mkdir()
+        runners.update(_runners(backend, [a for a in able if a.target is form], place))
     found = []
     for one, answer, analysis, reason in zip(cases, answers, analyses, reasons, strict=True):
         if reason:

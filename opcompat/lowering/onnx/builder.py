@@ -17,7 +17,10 @@ from opcompat.lowering.graph import Graph, Shape, Tensor
 from opcompat.lowering.onnx.dtypes import interface, numpy_dtype
 
 OPSET = 21
-"""The opset that is written unless another is asked for."""
+"""The opset that is written unless another is asked for, or needed: it runs most widely."""
+
+BITS_OPSET = 26
+"""The first opset with BitCast, which alone shows the bits of floats."""
 
 BROADCASTING = frozenset(
     {

@@ -16,7 +16,7 @@ import numpy as np
 from opcompat.inline import IDENTITIES
 from opcompat.lowering.builder import Lowering, Unsupported
 from opcompat.lowering.graph import Tensor
-from opcompat.lowering.onnx.builder import OnnxBuilder, uniform
+from opcompat.lowering.onnx.builder import BITS_OPSET, OnnxBuilder, uniform
 from opcompat.lowering.onnx.dtypes import FLOATS, HALF, SIGNED, UNSIGNED, bits, signed, unsigned
 
 
@@ -328,8 +328,8 @@ def bitcast_convert_type(b: OnnxBuilder, eqn: Any, x: Tensor) -> Tensor:
         raise Unsupported(f"bitcast from {x.dtype} to {to}: the width changes")
     if to not in FLOATS and x.dtype not in FLOATS:
         return b.cast(x, to)
-    if b.opset < 26:
-        raise Unsupported(f"bitcast from {x.dtype} to {to}: BitCast is new in opset 26")
+    if b.opset < BITS_OPSET:
+        raise Unsupported(f"bitcast from {x.dtype} to {to}: BitCast is new in opset {BITS_OPSET}")
     return b.op1("BitCast", [x], x.shape, to, to=to)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from opcompat.lowering.builder import Lowering, Unsupported
 from opcompat.lowering.graph import Tensor
-from opcompat.lowering.onnx.builder import OnnxBuilder
+from opcompat.lowering.onnx.builder import BITS_OPSET, OnnxBuilder
 from opcompat.lowering.onnx.dtypes import FLOATS, UNSIGNED, bits
 from opcompat.lowering.onnx.structure import padded
 
@@ -205,20 +205,20 @@ def top_k(b: OnnxBuilder, eqn: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _total_order(b: OnnxBuilder, x: Tensor) -> Tensor:
-    """A key in JAX's order of floats: NaN with its sign bit set, negative numbers, -0, +0, positive numbers, NaN.
+    """Integers in JAX's order of floats: NaN with its sign bit set, negative numbers, -0, +0, positive numbers, NaN.
 
-    From opset 26 on, integers: the bits, of negative values all flipped but the sign. Before, ONNX cannot see the
-    sign of NaN, and every NaN comes first. The key there has the largest negative denormal in place of -0: the
-    reciprocal tells the two zeros apart.
+    They are the bits, of negative values all flipped but the sign. inf - inf has its sign bit set on common CPUs, so
+    a NaN that comes last is no rarity.
     """
-    if b.opset >= 26:
-        to = f"int{bits(x.dtype)}"
-        words = b.op1("BitCast", [x], x.shape, to, to=to)
-        negative = b.elementwise("Less", words, b.scalar(0, to), dtype="bool")
-        return b.elementwise("BitwiseXor", words, b.where(negative, b.scalar(np.iinfo(to).max, to), b.scalar(0, to)))
-    reciprocal = b.elementwise("Reciprocal", x)
-    minus_zero = b.elementwise("Equal", reciprocal, b.scalar(-np.inf, x.dtype), dtype="bool")
-    return b.where(minus_zero, b.scalar(-np.finfo(np.dtype(x.dtype)).smallest_subnormal, x.dtype), x)
+    if b.opset < BITS_OPSET:
+        raise Unsupported(
+            f"top_k on {x.dtype}: JAX ranks NaN by its sign, which only BitCast shows, new in opset {BITS_OPSET}; "
+            "sort and argsort put every NaN last and need no newer opset"
+        )
+    to = f"int{bits(x.dtype)}"
+    words = b.op1("BitCast", [x], x.shape, to, to=to)
+    negative = b.elementwise("Less", words, b.scalar(0, to), dtype="bool")
+    return b.elementwise("BitwiseXor", words, b.where(negative, b.scalar(np.iinfo(to).max, to), b.scalar(0, to)))
 
 
 def sort(b: OnnxBuilder, eqn: Any, *xs: Tensor) -> tuple[Tensor, ...]:
