@@ -18,6 +18,7 @@ from opcompat import conversion, jaxcompat, packs
 from opcompat.analyze import analyze_best, target_report
 from opcompat.batch import sizes_of, with_batches
 from opcompat.bundle import Bundle
+from opcompat.complexes import from_pairs, is_complex
 from opcompat.contract import Contract, contracts
 from opcompat.driver import legalize
 from opcompat.errors import BundleError, ConfigError
@@ -31,6 +32,7 @@ from opcompat.runtime.loaded import load
 from opcompat.runtime.reference import read_init
 from opcompat.sampling import Sampled
 from opcompat.targets import catalog, limits
+from opcompat.trace import in_files
 from opcompat.verification import Progress, Recorder
 
 
@@ -95,7 +97,7 @@ def scan(
     )
     if not report.ok:
         return replace(report, next_step=conversion.last_step(conversion.refusal(report)))
-    formats = ",".join(dict.fromkeys(judge.backend.name for judge in judges))
+    formats = ",".join(dict.fromkeys(forms[0].backend.name for forms in judges.values()))
     return replace(report, next_step=f"opcompat convert {shlex.quote(source or 'SOURCE')} --to {formats} --out dist")
 
 
@@ -339,21 +341,16 @@ def rewrite(function: Callable[..., Any], target: str = "litert") -> Callable[..
 
         closed = inline(jax.make_jaxpr(flat)(*leaves), mark=True)
         new = legalize(closed, judge, packs.rules()).closed
-        words = [jax.random.key_data(x) if _is_key(x) else x for x in leaves]
+        words = [in_files(x) for x in leaves]
         outs = jexc.jaxpr_as_fun(new)(*words)
         originals = [v.aval for v in jaxcompat.parts(closed).outvars]
-        return jax.tree_util.tree_unflatten(
-            flat_out[0], [_as_key(x, a.dtype) for x, a in zip(outs, originals, strict=True)]
-        )
+        return jax.tree_util.tree_unflatten(flat_out[0], [_as_was(x, a) for x, a in zip(outs, originals, strict=True)])
 
     return rewritten
 
 
-def _is_key(x: Any) -> bool:
-    return jaxcompat.is_key(jax.typeof(x).dtype)
-
-
-def _as_key(x: Any, dtype: Any) -> Any:
-    if not jaxcompat.is_key(dtype):
-        return x
-    return jax.random.wrap_key_data(x, impl=jaxcompat.key_implementation(dtype))
+def _as_was(x: Any, aval: Any) -> Any:
+    """A result in pairs or words as the type that the function gave."""
+    if jaxcompat.is_key(aval.dtype):
+        return jax.random.wrap_key_data(x, impl=jaxcompat.key_implementation(aval.dtype))
+    return from_pairs(x) if is_complex(aval) else x

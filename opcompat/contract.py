@@ -9,10 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from opcompat import jaxcompat
 from opcompat.errors import ConfigError
 from opcompat.model import Model
-from opcompat.trace import Leaf, Trace, path_name
+from opcompat.trace import Leaf, Trace, in_files, path_name
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,7 @@ def _starts(
     starts = {}
     for key, leaf in ins.items():
         value = arrays[key]
-        words = jax.random.key_data(value) if jaxcompat.is_key(jax.typeof(value).dtype) else value
-        array = np.asarray(words)
+        array = np.asarray(in_files(value) if leaf.pair or leaf.key else value)
         # Numbers are taken as JAX takes them: a Python 0 or a float64 array starts a float32 state, but 0.5 no integer.
         fits = np.can_cast(array.dtype, leaf.dtype, "same_kind") or (
             array.ndim == 0 and array == array.astype(leaf.dtype)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opcompat import jaxcompat
+from opcompat.complexes import split_complex
 from opcompat.editor import Editor
 from opcompat.errors import RuleError
 from opcompat.fold import fold
@@ -53,7 +54,8 @@ def legalize(closed: Any, target: Target, rules: Sequence[Rule], *, narrowing: b
     """
     driver = _Driver(target, rules)
     # Patterns know random bits in every float's own format, so they go before halves are widened.
-    closed = driver.fixpoint(jaxcompat.dead_code_free(erase_keys(closed)), ("pattern",))
+    real = split_complex(erase_keys(closed))
+    closed = driver.fixpoint(jaxcompat.dead_code_free(real), ("pattern",))
     wide = widen(closed)
     closed = narrow(wide) if narrowing and not target.has_64_bit else wide
     narrowed = closed is not wide

@@ -20,7 +20,7 @@ from opcompat.keys import erase_keys
 from opcompat.model import Model
 from opcompat.params import arrays_of, call_with
 from opcompat.shadow import NO_LIMIT, shadow, shadow_in_pieces
-from opcompat.trace import Leaf, Trace
+from opcompat.trace import Leaf, Trace, from_files, in_files
 
 COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
 
@@ -63,10 +63,10 @@ class Reference:
             given = [_typed(x, leaf) for x, leaf in zip((*params, *words), leaves, strict=True)]
             return list(jexc.jaxpr_as_fun(self.trace.closed)(*given))
         known = dict(zip((leaf.name for leaf in self.trace.inputs), words, strict=True))
-        inputs = [_typed(known.get(x.name, _zeros(x)), x) for x in self.trace.arguments or self.trace.inputs]
+        inputs = [from_files(known.get(x.name, _zeros(x)), x) for x in self.trace.arguments or self.trace.inputs]
         args = jax.tree_util.tree_unflatten(self.trace.in_tree, [*params, *inputs])
         outs = [jax.numpy.asarray(x) for x in jax.tree_util.tree_leaves(call_with(self._entry.function, *args))]
-        return [jax.random.key_data(x) if jaxcompat.is_key(x.dtype) else x for x in outs]
+        return [in_files(x) for x in outs]
 
     def step(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """One call; inputs and outputs by leaf name."""
@@ -131,6 +131,7 @@ class Reference:
 
 
 def _typed(words: Any, leaf: Leaf) -> Any:
+    """What a trace takes for a leaf: complex numbers are pairs in it, keys still keys."""
     return jax.random.wrap_key_data(words, impl=leaf.key) if leaf.typed_key else words
 
 

@@ -14,7 +14,7 @@ from opcompat.manifest import Noise
 from opcompat.model import EntryPoint
 from opcompat.reference import Arrays
 from opcompat.runtime.noise import draw
-from opcompat.trace import Leaf, Trace, path_name
+from opcompat.trace import Leaf, Trace, in_files, path_name
 
 RESET_RATE = 0.01
 """How often an input called is_first is set, after step 0."""
@@ -127,7 +127,7 @@ def _from_user(entry: EntryPoint, trace: Trace, rng: np.random.Generator) -> dic
             except TypeError as error:
                 raise ConfigError(f"{trace.entry_point}: inputs(rng) gives no array for {full}: {error}") from error
             if not is_key:
-                found[full] = np.asarray(leaf)
+                found[full] = np.asarray(in_files(leaf))
     for leaf in trace.inputs:
         if leaf.key or leaf.noise:
             continue

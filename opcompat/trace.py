@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from opcompat import jaxcompat
+from opcompat.complexes import from_pairs, is_complex, pairs_of, part_dtype, split_complex
 from opcompat.errors import TraceError
 from opcompat.inline import IDENTITIES, inline, shown
 from opcompat.jaxcompat import Parts
@@ -36,7 +37,8 @@ class Leaf:
     """One array of the interface.
 
     `key` names the implementation ("threefry2x32") if it is a PRNG key, typed or raw; `dtype` is then "uint32" and
-    `shape` that of its words. `noise` says what an input is filled with that stands for a draw.
+    `shape` that of its words. `pair`: it is complex in the function; `dtype` and the last axis are then those of its
+    real and imaginary part. `noise` says what an input is filled with that stands for a draw.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Leaf:
     dtype: str
     key: str = ""
     typed_key: bool = False
+    pair: bool = False
     noise: Noise | None = None
 
     @property
@@ -100,15 +103,19 @@ def trace(model: Model, name: str) -> Trace:
     out_parts: list[tuple[str, Any]] = []
 
     def flat(*xs: Any) -> list[Any]:
-        result = call_with(entry.function, *jax.tree_util.tree_unflatten(in_tree, xs))
+        own = [x if not is_complex(leaf) else from_pairs(x) for x, leaf in zip(xs, avals, strict=True)]
+        result = call_with(entry.function, *jax.tree_util.tree_unflatten(in_tree, own))
         parts = _name_result(name, entry, result)
         out_parts[:] = [(part_name, jax.tree_util.tree_map(_abstract, part)) for part_name, part in parts]
-        return jax.tree_util.tree_leaves([part for _, part in parts])
+        return [pairs_of(x) for x in jax.tree_util.tree_leaves([part for _, part in parts])]
+
+    avals = [_abstract(x) for x in leaves]
+    given = [jax.eval_shape(pairs_of, x) if is_complex(x) else x for x in avals]
 
     def traced(advice: str = "") -> Any:
         try:
             # A function of its own each time: JAX remembers what it traced.
-            return jax.make_jaxpr(lambda *xs: flat(*xs))(*map(_abstract, leaves))
+            return jax.make_jaxpr(lambda *xs: flat(*xs))(*given)
         except TraceError:
             raise
         except Exception as error:
@@ -130,17 +137,30 @@ def trace(model: Model, name: str) -> Trace:
     if not outputs:
         raise TraceError(f"{name}: the function returns no arrays, so there is nothing to export")
     closed, hoisted = hoist(inline(nested, mark=True))
+    original = originals(closed)
+    closed = split_complex(closed)
     params = (*hoisted, *params)
     inputs = _mark_raw_keys(closed, inputs, len(params))
-    values = [_words(x) for x in (*hoisted.values(), *leaves[: len(params) - len(hoisted)])]
+    values = [in_files(x) for x in (*hoisted.values(), *leaves[: len(params) - len(hoisted)])]
     weights = dict(zip((p.name for p in params), values, strict=True))
-    return Trace(name, closed, params, inputs, outputs, weights, originals(closed), in_tree, nested, any(shown(nested)))
+    return Trace(name, closed, params, inputs, outputs, weights, original, in_tree, nested, any(shown(nested)))
 
 
-def _words(value: Any) -> Any:
-    """A parameter as files hold it: a typed key by its words, anything else as it is."""
-    is_key = jaxcompat.is_key(jaxcompat.aval_of(value).dtype) and not isinstance(value, jaxcompat.shape_dtype)
-    return jax.random.key_data(value) if is_key else value
+def in_files(value: Any) -> Any:
+    """An array as files hold it: a typed key by its words, a complex one by its parts, anything else as it is."""
+    aval = jaxcompat.aval_of(value)
+    if isinstance(value, jaxcompat.shape_dtype):
+        return value
+    if jaxcompat.is_key(aval.dtype):
+        return jax.random.key_data(value)
+    return pairs_of(jax.numpy.asarray(value)) if is_complex(aval) else value
+
+
+def from_files(value: Any, leaf: Leaf) -> Any:
+    """What the function takes for a leaf of its interface: `in_files` undone."""
+    if leaf.typed_key:
+        return jax.random.wrap_key_data(value, impl=leaf.key)
+    return from_pairs(value) if leaf.pair else value
 
 
 def path_name(path: Sequence[Any]) -> str:
@@ -166,6 +186,8 @@ def _leaves(tree: Any, prefix: str, advice: str = "") -> tuple[Leaf, ...]:
 
 
 def _leaf(name: str, aval: Any) -> Leaf:
+    if is_complex(aval):
+        return Leaf(name, (*aval.shape, 2), part_dtype(aval.dtype).name, pair=True)
     if not jaxcompat.is_key(aval.dtype):
         return Leaf(name, tuple(aval.shape), aval.dtype.name)
     implementation = jaxcompat.key_implementation(aval.dtype)
@@ -321,7 +343,7 @@ def hoist(closed: Any) -> tuple[Any, dict[Leaf, Any]]:
         digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).hexdigest()[:12]
         leaf = _leaf(f"closure.{digest}", var.aval)
         if leaf in hoisted:
-            leaf = Leaf(f"{leaf.name}.{len(hoisted)}", leaf.shape, leaf.dtype)
+            leaf = replace(leaf, name=f"{leaf.name}.{len(hoisted)}")
         hoisted[leaf] = value
         new_invars.append(var)
     changed = Parts(tuple(constvars), tuple(constvars.values()), (*new_invars, *p.invars), p.outvars, p.eqns)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from opcompat import jaxcompat
+from opcompat.complexes import is_complex
 from opcompat.lowering.builder import Backend, Builder, Unsupported
 from opcompat.lowering.graph import Graph, Node, Tensor, Weight
 from opcompat.provenance import Provenance, provenance
@@ -64,6 +65,8 @@ class _Lowerer:
         """The tensors of one equation's outputs; a placeholder node where it cannot be lowered."""
         function = self.backend.table.get(eqn.primitive.name)
         before = len(builder.graph.nodes)
+        if any(is_complex(v.aval) for v in (*eqn.invars, *eqn.outvars)):
+            return self.placeholder(builder, eqn, operands, "no form in pairs of real numbers is known")
         if function is None:
             return self.placeholder(builder, eqn, operands, "no lowering")
         try:

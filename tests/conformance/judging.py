@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+import onnx
+from ai_edge_litert.schema_py_generated import BuiltinOperator
 
 from opcompat import jaxcompat, packs
 from opcompat.analyze import Analysis, analyze_best
@@ -19,7 +21,7 @@ from opcompat.lowering.graph import Graph, Node, Tensor
 from opcompat.lowering.lower import PLACEHOLDER
 from opcompat.model import EntryPoint, Model
 from opcompat.reference import COMPILER_OPTIONS, Reference
-from opcompat.trace import Trace, trace
+from opcompat.trace import Leaf, Trace, trace
 from tests.conformance.cases import all_cases, arguments, boundaries, dtype_of
 from tests.matrix.harness import OPEN, flat, in_file, judges, refusal
 
@@ -80,9 +82,22 @@ def examine(name: str, backends: Sequence[str]) -> list[Outcome]:
             found.append(outcome(backend, "wrong", f"{type(error).__name__}: {error}"))
             continue
         ops = tuple(sorted({node.op for node in analysis.lowered.graph.walk()}))
+        foreign = sorted(op for op in ops if not standard(backend, op))
+        if foreign:
+            found.append(outcome(backend, "wrong", f"not ops of the format: {', '.join(foreign)}", ops))
+            continue
         status, detail = _status(backend, analysis, known)
         found.append(outcome(backend, status, detail, ops))
     return found
+
+
+def standard(backend: str, op: str) -> bool:
+    """Whether an op is of the format itself: no custom op, no flex op, no leftover of another dialect."""
+    if op == PLACEHOLDER:
+        return True
+    if backend == "onnx":
+        return bool(onnx.defs.has(op))
+    return hasattr(BuiltinOperator, op) and op not in ("CUSTOM", "DELEGATE") and not op.startswith("STABLEHLO_")
 
 
 def _entry_point(harness: Any, own: Sequence[np.ndarray]) -> EntryPoint:
@@ -123,7 +138,7 @@ def _run(backend: str, analysis: Analysis, known: Known) -> str:
             for args, want in zip(known.inputs, known.wanted, strict=True):
                 given = zip(analysis.trace.inputs, args, strict=True)
                 results = run("e0", {leaf.name: in_file(x) for leaf, x in given})
-                got = [_in_dtype(results[leaf.name], leaf.file_dtype) for leaf in analysis.trace.outputs]
+                got = [_as_jax(results[leaf.name], leaf) for leaf in analysis.trace.outputs]
                 problem = _differs(got, want, analysis.trace)
                 excused = problem and (
                     _same_records(analysis.trace, got, want)
@@ -137,16 +152,18 @@ def _run(backend: str, analysis: Analysis, known: Known) -> str:
     return ""
 
 
-def _in_dtype(x: Any, dtype: str) -> np.ndarray:
-    """A runtime's result in the dtype that the file says: int32 may be uint32's bits."""
-    x, stored = np.asarray(x), np.dtype(dtype)
-    return x.view(stored) if x.dtype.itemsize == stored.itemsize else x
+def _as_jax(x: Any, leaf: Leaf) -> np.ndarray:
+    """A runtime's result in the dtype that the file says, pairs as complex numbers: int32 may be uint32's bits."""
+    x, stored = np.asarray(x), np.dtype(leaf.file_dtype)
+    x = x.view(stored) if x.dtype.itemsize == stored.itemsize else x
+    return x.copy().view(np.result_type(x.dtype, np.complex64))[..., 0] if leaf.pair else x
 
 
 def _differs(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray], traced: Trace) -> str:
     for leaf, got, want in zip(traced.outputs, results, wanted, strict=True):
-        if got.shape != want.shape or got.dtype != np.dtype(leaf.file_dtype):
-            return f"{leaf.name}: {got.dtype}{list(got.shape)} in place of {leaf.file_dtype}{list(want.shape)}"
+        stored = want.dtype if leaf.pair else np.dtype(leaf.file_dtype)
+        if got.shape != want.shape or got.dtype != stored:
+            return f"{leaf.name}: {got.dtype}{list(got.shape)} in place of {stored}{list(want.shape)}"
         bad = ~close(got, want)
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -262,6 +262,8 @@ OPEN: Mapping[str, Callable[[Sequence[Analysis], Path], Runner]] = {"onnx": open
 
 def in_file(x: np.ndarray) -> np.ndarray:
     """An argument in the form that files have."""
+    if x.dtype.kind == "c":
+        return np.stack([x.real, x.imag], -1)
     return np.ascontiguousarray(x.astype(np.float32) if x.dtype.name in HALF else x).reshape(x.shape)
 
 
