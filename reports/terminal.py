@@ -22,6 +22,7 @@ from .wording import printable
 WIDTH = 100
 _LEAST = 72  # a table with less room would lose columns; the terminal wraps its lines instead
 _FEW = 2  # so many targets have a section each; more share one table, in which equal findings stand once
+_MOST = 20  # so many obstacles stand in the table of many targets
 _NARROW = 100  # below this many columns, cells that would not fit are stacked
 _STYLES = {
     "unsupported": "bold red",
@@ -123,7 +124,10 @@ def _matrix(report: Report) -> Iterator[RenderableType]:
     obstacles = wording.obstacles(report)
     if obstacles:
         yield Text("In the way", "bold")
-        yield _obstacles(obstacles)
+        yield _obstacles(obstacles[:_MOST])
+        if len(obstacles) > _MOST:
+            rest = f"and {len(obstacles) - _MOST:,} more: scan for one target alone, or print --format json"
+            yield Padding(Text(rest, "dim"), (0, 0, 0, 2))
 
 
 def _obstacles(obstacles: Sequence[wording.Obstacle]) -> RenderableType:

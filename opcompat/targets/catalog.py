@@ -47,6 +47,9 @@ FILES: Mapping[str, str] = {
     "nnapi": "nnapi",
     "tensorrt": "tensorrt",
     "litert-gpu": "litert-gpu",
+    "tflite-micro": "tflite-micro",
+    "ethos-u55": "ethos-u55",
+    "ethos-u85": "ethos-u85",
 }
 """Name -> the table that is the whole target."""
 

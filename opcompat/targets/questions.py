@@ -26,6 +26,9 @@ VARIADIC = frozenset({"CONCATENATION", "PACK", "UNPACK", "SPLIT", "SPLIT_V", "Co
 _CARRYING: Mapping[str, str] = {"WHILE": "int32 {0} -> int32 {0}", "IF": "bool {0} -> {0}"}
 """Ops that carry any number of values: each is judged alone, by the signature it was probed with."""
 
+_ONNX_CARRYING: Mapping[str, tuple[str, int]] = {"Loop": ("int64 bool {0} -> {0}", 2), "If": ("bool -> {0}", 1)}
+"""The same for ONNX, with the number of operands that are no carried values."""
+
 _BROADCASTING = frozenset(
     {
         "ADD", "ATAN2", "BITWISE_XOR", "DIV", "EQUAL", "FLOOR_DIV", "FLOOR_MOD", "GREATER", "GREATER_EQUAL", "LESS",
@@ -44,6 +47,11 @@ def questions(node: Node) -> Iterator[Question]:
     if node.op in _CARRYING:
         for value in (*operands(node)[1:], *node.outputs):
             yield Question(_CARRYING[node.op].format(value.dtype), value.rank, "same")
+        return
+    if node.op in _ONNX_CARRYING:
+        words, count = _ONNX_CARRYING[node.op]
+        for value in (*operands(node)[count:], *node.outputs):
+            yield Question(words.format(value.dtype), value.rank, "same")
         return
     differs = node.op in _BROADCASTING and len({x.shape for x in operands(node)}) > 1
     yield Question(signature(node), rank(node), "broadcast" if differs else "same")
@@ -67,8 +75,11 @@ def operands(node: Node) -> list[Tensor]:
 def rank(node: Node) -> int:
     """The rank that counts: the data operand's, or the largest of several."""
     inputs = operands(node)
-    if node.op in ("RESHAPE", "EXPAND_DIMS", "Reshape", "Unsqueeze"):
-        return max(inputs[0].rank, node.outputs[0].rank - (node.op in ("EXPAND_DIMS", "Unsqueeze")))
+    if node.op in ("RESHAPE", "Reshape"):
+        ends = inputs[0].rank, node.outputs[0].rank
+        return max(ends) if all(ends) else 0
+    if node.op in ("EXPAND_DIMS", "Unsqueeze"):
+        return max(inputs[0].rank, node.outputs[0].rank - 1)
     if node.op in ("BROADCAST_TO", "Expand"):
         return node.outputs[0].rank
     if node.op in _DATA_OPERAND:

@@ -45,7 +45,7 @@ TABLE: Mapping[str, Lowering] = {
     "tan": elementwise.tan,
     "cbrt": no_form("TFLite has no cube root, and POW gives NaN for negative numbers"),
     "tanh": elementwise.delegated("TANH"),
-    "logistic": elementwise.delegated("LOGISTIC"),
+    "logistic": elementwise.logistic,
     "atan2": elementwise.atan2,
     "floor": elementwise.unary("FLOOR"),
     "ceil": elementwise.unary("CEIL"),

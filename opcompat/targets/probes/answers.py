@@ -9,7 +9,7 @@ from typing import Any
 
 from opcompat.targets.probes.case import Case
 from opcompat.targets.probes.sandbox import Sandbox
-from opcompat.targets.questions import signature, write_ranks
+from opcompat.targets.questions import questions, write_ranks
 
 Key = tuple[str, str, str, str]
 """(op, dtypes, deciding attributes as JSON, kind of shapes)"""
@@ -19,7 +19,8 @@ Answers = dict[Key, dict[int, tuple[str, str]]]
 
 
 def key(case: Case) -> Key:
-    return case.op, signature(case.node[0]), json.dumps(case.attributes, sort_keys=True), case.kind
+    node = case.node[0]
+    return case.op, next(iter(questions(node))).dtypes, json.dumps(case.attributes, sort_keys=True), case.kind
 
 
 def probe(questions: Iterable[Case], sandbox: Sandbox) -> tuple[Answers, int]:
@@ -43,11 +44,27 @@ def rows(answers: Answers) -> dict[str, list[dict[str, Any]]]:
     for (op, dtypes, attrs, kind), ranks in sorted(answers.items()):
         same = {"dtypes": dtypes, "shapes": kind, **({"attrs": json.loads(attrs)} if attrs != "{}" else {})}
         groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for rank, reasons in sorted(ranks.items()):
+        for rank, reasons in sorted(_trusted(ranks).items()):
             groups[reasons].append(rank)
         for (plain, special), at in sorted(groups.items()):
             found[op].append({**_status(plain, special), **same, "ranks": write_ranks(at)})
     return {op: sorted(rows_, key=_order) for op, rows_ in sorted(found.items())}
+
+
+_COMMON_RANKS = range(6)
+
+
+def _trusted(ranks: Mapping[int, tuple[str, str]]) -> Mapping[int, tuple[str, str]]:
+    """The answers, less those that are right by chance.
+
+    A kernel that leaves its result unwritten gives what the memory held, which may be right. So a kernel that is wrong
+    at one of the ranks that all kernels are made for is not believed at any other.
+    """
+    wrong = [rank for rank in _COMMON_RANKS if ranks.get(rank, ("", ""))[0].startswith("wrong: ")]
+    if not wrong:
+        return ranks
+    doubt = f"wrong at rank {wrong[0]}, so right by chance here"
+    return {rank: (plain or doubt, special) for rank, (plain, special) in ranks.items()}
 
 
 def _status(plain: str, special: str) -> dict[str, Any]:

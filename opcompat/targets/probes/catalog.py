@@ -23,14 +23,42 @@ class Probe:
     runtime: Runtime
     summary: str
     limits: Mapping[str, Any]
-    cases: Callable[[], Iterator[Case]]
+    cases: Callable[..., Iterator[Case]]
     has_64_bit: bool = True
+    complete: bool = False
+    finish: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+
+
+def _ethos(unit: str) -> Probe:
+    from opcompat.targets.probes import ethos
+
+    return Probe(
+        Runtime(f"opcompat.targets.probes.ethos:{unit}", "ethos-u-vela", "ethosu.vela.vela", "tflite", compares=False),
+        f"Arm Ethos-{unit.upper()} accelerator, as Vela places ops",
+        {
+            "signatures": 1,
+            "quantized": "int8 (or int16)",
+            "fallback": "TensorFlow Lite for Microcontrollers on the CPU",
+            "state": "a value that is fed back needs one scale and zero point in its output and its input",
+            "notes": ["Known is where Vela places an op, not what it computes: compare on the device."],
+        },
+        ethos.cases,
+        has_64_bit=False,
+        complete=True,
+        finish=ethos.finished,
+    )
 
 
 def _tflite() -> Iterator[Case]:
     from opcompat.targets.probes.tflite_cases import cases
 
     return cases()
+
+
+def _onnx_and_special() -> Iterator[Case]:
+    from opcompat.targets.probes.onnx_cases import cases
+
+    return chain(cases(ranks=range(6)), cases(ranks=range(5), special=True))
 
 
 def _tflite_and_special() -> Iterator[Case]:
@@ -59,6 +87,18 @@ PROBES: Mapping[str, Probe] = {
         _tflite_and_special,
         has_64_bit=False,
     ),
+    "openvino": Probe(
+        Runtime(f"{_PLACE}:openvino", "openvino", "openvino", "onnx", opset=21),
+        "OpenVINO on the CPU, in float32",
+        {
+            "notes": [
+                "Set INFERENCE_PRECISION_HINT to f32: on CPUs with bfloat16 units the default rounds to bfloat16.",
+            ],
+        },
+        _onnx_and_special,
+    ),
+    "ethos-u55": _ethos("u55"),
+    "ethos-u85": _ethos("u85"),
 }
 """Name -> how to ask it."""
 
@@ -74,7 +114,7 @@ def make(name: str, date: str, questions: Iterable[Case] | None = None) -> dict[
         answers, tried = probe(found.cases() if questions is None else questions, sandbox)
     finally:
         sandbox.close()
-    return {
+    content = {
         "schema_version": 1,
         "target": name,
         "runtime": found.runtime.package,
@@ -85,10 +125,12 @@ def make(name: str, date: str, questions: Iterable[Case] | None = None) -> dict[
         "generator": f"opcompat probe {name}",
         "summary": found.summary,
         "tried": tried,
+        "complete": found.complete,
         "has_64_bit": found.has_64_bit,
         "limits": dict(found.limits),
         "ops": rows(answers),
     }
+    return found.finish(content) if found.finish else content
 
 
 def derive(name: str, date: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 def litert(data: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> list[np.ndarray]:
     """LiteRT on the CPU with its default delegate."""
+    import ml_dtypes  # noqa: F401  # the interpreter hands out bfloat16 only where numpy knows it
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = _at("load", lambda: Interpreter(model_content=data, num_threads=1))

@@ -23,6 +23,9 @@ TIMEOUT = 20.0
 STARTING = 120.0
 """Seconds that a child may take to import its runtime."""
 
+CRASH = "crashes the process"
+HANG = "hangs"
+
 Run = Callable[[bytes, Mapping[str, np.ndarray], Sequence[str]], Sequence[np.ndarray]]
 """(a file's bytes, inputs by name, names of the outputs) -> the outputs. Raises what the runtime raises."""
 
@@ -38,22 +41,21 @@ def content(case: Case, form: str, opset: int = 0) -> tuple[bytes, list[str]]:
         return write({"main": graph}, {}, output_names={"main": outputs}), outputs
     from opcompat.targets.probes.onnx_file import one_op
 
-    return one_op(node, inputs, outputs, opset), outputs
+    return one_op(node, inputs, outputs, opset, casts=True), outputs
 
 
-def ask(case: Case, form: str, run: Run, opset: int = 0) -> str:
-    """Runs a case here. Returns "" where the result is right, else why not. May crash the process."""
-    data, outputs = content(case, form, opset)
-    try:
-        results = run(data, case.feeds, outputs)
-    except Exception as error:  # noqa: BLE001  # runtimes raise what they like: each is an answer
-        return f"{getattr(error, 'stage', 'run')}: {short(str(error))}"
-    return difference(case, results)
+def feeds(case: Case, form: str) -> dict[str, np.ndarray]:
+    """The inputs of a case's file."""
+    given = {k: np.asarray(x) for k, x in case.feeds.items()}
+    if form == "tflite":
+        return given
+    return {k: x.astype(np.float32) if x.dtype.name == "bfloat16" else x for k, x in given.items()}
 
 
 def short(message: str) -> str:
     """The first line, without file names, line numbers and node numbers, which change with versions."""
-    line = next((line for line in message.strip().splitlines() if line.strip()), "no message")
+    lines = [line for line in message.splitlines() if line.strip() and not line.startswith("Exception from")]
+    line = lines[0] if lines else "no message"
     words = [w for w in line.split() if not w.startswith(("tflite/", "external/", "third_party/", "src/", "/"))]
     return " ".join(words).split("Node number")[0].strip()[:160]
 
@@ -61,7 +63,8 @@ def short(message: str) -> str:
 @dataclass(frozen=True)
 class Runtime:
     """A runtime that can be asked here. `run`: "module:function". `package`: what has to be installed, and `module`
-    what it is imported as. `path`: a folder to import it from, in place of what is installed.
+    what it is imported as. `path`: a folder to import it from, in place of what is installed. `compares`: there are
+    results to compare; a compiler only says whether it takes the model.
     """
 
     run: str
@@ -70,6 +73,7 @@ class Runtime:
     form: str
     opset: int = 0
     path: str = ""
+    compares: bool = True
 
     def load(self) -> Run:
         """Imports it. Raises ImportError if it is not installed."""
@@ -82,7 +86,7 @@ class Runtime:
 
 
 def _serve(connection: Any, runtime: Runtime) -> None:
-    """The child: answers cases until the pipe closes. What the runtime prints is nobody's concern."""
+    """The child: runs files until the pipe closes. What the runtime prints is nobody's concern."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # crashes are expected, and dumps take long
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -95,14 +99,17 @@ def _serve(connection: Any, runtime: Runtime) -> None:
     connection.send("")
     while True:
         try:
-            case = connection.recv()
+            data, inputs, outputs = connection.recv()
         except EOFError:
             return
-        connection.send(ask(case, runtime.form, run, runtime.opset))
+        try:
+            connection.send([np.asarray(x) for x in run(data, inputs, outputs)])
+        except Exception as error:  # noqa: BLE001  # runtimes raise what they like: each is an answer
+            connection.send(f"{getattr(error, 'stage', 'run')}: {short(str(error))}")
 
 
 class Sandbox:
-    """A child process that runs cases on a runtime, and is replaced when one kills or hangs it.
+    """A child process that runs files on a runtime, and is replaced when one kills or hangs it.
 
     Raises ConfigError if the runtime does not even start.
     """
@@ -126,21 +133,28 @@ class Sandbox:
             self.close()
             raise ConfigError(f"{self.runtime.package}: {problem}; next: pip install {self.runtime.package}")
 
-    def ask(self, case: Case) -> str:
+    def run(self, data: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> list[np.ndarray] | str:
+        """The results of a file, or why there are none."""
+        answer: list[np.ndarray] | str
         try:
-            self.connection.send(case)
-            answer = str(self.connection.recv()) if self.connection.poll(TIMEOUT) else "hangs"
+            self.connection.send((data, dict(inputs), list(outputs)))
+            answer = self.connection.recv() if self.connection.poll(TIMEOUT) else HANG
         except (EOFError, ConnectionError):
             answer = CRASH
-        if answer in (CRASH, "hangs"):
+        if isinstance(answer, str) and answer in (CRASH, HANG):
             self.close()
             self.start()
         return answer
+
+    def ask(self, case: Case) -> str:
+        """Runs a case. Returns "" where the result is right, else why not."""
+        data, outputs = content(case, self.runtime.form, self.runtime.opset)
+        results = self.run(data, feeds(case, self.runtime.form), outputs)
+        if isinstance(results, str):
+            return results
+        return difference(case, results) if self.runtime.compares else ""
 
     def close(self) -> None:
         self.connection.close()
         self.process.kill()
         self.process.join()
-
-
-CRASH = "crashes the process"

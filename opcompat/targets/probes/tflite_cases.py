@@ -137,13 +137,14 @@ def _elementwise(dtype: str, rank: int) -> Iterator[Case]:
         for op, function in (BINARY | COMPARE).items():
             if not _fits(op, dtype):
                 continue
-            first = _with_infinity(a) if op in _KEEPS_INFINITY else a
-            result = _computed(function, first, c).astype(np.bool_ if op in COMPARE else x.dtype)
-            yield Case(op, kind, rank, ((first, False), (c, False)), (result,), {}, _tolerance(op, dtype))
+            kept = op in _KEEPS_INFINITY and dtype in ("float32", "float64")
+            for first in (a, _with_infinity(a)) if kept else (a,):
+                result = _computed(function, first, c).astype(np.bool_ if op in COMPARE else x.dtype)
+                inputs = ((first, False), (c, False))
+                yield Case(op, kind, rank, inputs, (result,), {}, _tolerance(op, dtype), special=first is not a)
         predicate = plain(rank, "bool")
         choice = np.where(predicate, a, c)
-        inputs = ((predicate, False), (a, False), (c, False))
-        yield Case("SELECT_V2", kind, rank, inputs, (choice,))
+        yield Case("SELECT_V2", kind, rank, ((predicate, False), (a, False), (c, False)), (choice,))
 
 
 def _tolerance(op: str, dtype: str) -> float:
@@ -410,4 +411,4 @@ def cases(dtypes: Iterable[str] = DTYPES, ranks: Iterable[int] = RANKS, *, speci
         for rank in ranks:
             for family in SPECIAL_FAMILIES if special else FAMILIES:
                 for case in family(dtype, rank):
-                    yield replace(case, special=special)
+                    yield replace(case, special=special or case.special)
