@@ -92,6 +92,11 @@ def test_fingerprints_hold_no_line() -> None:
     assert [i.fingerprint for i in issues_of(moved)] == [i.fingerprint for i in issues_of(SCAN)]
 
 
+def test_a_reason_that_names_a_line_has_the_same_fingerprint_on_another() -> None:
+    one, other = (fingerprint("litert", f"a call at /home/me/x.py:{n}: it is opaque") for n in (1, 22))
+    assert one == other == "litert | a call: it is opaque"
+
+
 def test_a_long_name_is_cut_and_stays_apart_from_others() -> None:
     a, b = fingerprint("x" * 100_000 + "a"), fingerprint("x" * 100_000 + "b")
     assert a != b

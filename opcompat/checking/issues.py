@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -79,13 +80,15 @@ KINDS = {
     "verdict": Kind("What else changed", "It fails nothing by itself."),
 }
 
+_PLACE = re.compile(r"(?: at)? [^\s:]+\.py:\d+(?= |:|;|,|$)")
+
 LONGEST = 160
 """Of one part of a fingerprint, in characters."""
 
 
 def fingerprint(*parts: str) -> str:
-    """The parts in one line. A long part is cut and ends in a hash of the whole."""
-    return " | ".join(_short(" ".join(part.replace("|", "/").split())) for part in parts)
+    """The parts in one line, without lines of source. A long part is cut and ends in a hash of the whole."""
+    return " | ".join(_short(" ".join(_PLACE.sub("", part).replace("|", "/").split())) for part in parts)
 
 
 def _short(part: str) -> str:
