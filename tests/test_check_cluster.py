@@ -141,3 +141,18 @@ def test_a_few_models_and_a_worker_that_is_killed(folder: Path, cluster: Any, co
     assert [(m.key, m.failure) for m in report.models] == [(source, "") for source in sources]
     assert report.run.where == cluster.scheduler_address
     assert time.strptime(report.run.started, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_file_of_a_runtime_is_scanned_only(folder: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "g", value[:1], value[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), folder / "policy.onnx")
+    report = opcompat.check("policy.onnx")
+    (only,) = report.models
+    assert report.ok
+    assert only.report.command == "check"
+    assert only.report.targets[0].ops or only.report.targets[0].counts["native"] == 1
+    assert only.report.checks == ()
