@@ -442,3 +442,57 @@ def test_the_function_outlives_the_context_and_differentiates() -> None:
     got = jax.grad(lambda x: flat(x)[0].sum())(X)
     np.testing.assert_allclose(got, jax.grad(lambda x: lax.erf(x).sum())(X), rtol=1e-5)
     assert_same(jax.vmap(flat)(X[None])[0], lax.erf(X)[None])
+
+
+SQUARE = RNG.standard_normal((2, 3, 3)).astype(np.float32)
+DEFINITE = (SQUARE @ SQUARE.transpose(0, 2, 1) + np.eye(3)).astype(np.float32)
+ON_EVERY_PLATFORM = [
+    (jnp.linalg.cholesky, (DEFINITE,)),
+    (jnp.linalg.cholesky, (-DEFINITE,)),
+    (lax.linalg.lu, (SQUARE,)),
+    (jnp.linalg.solve, (DEFINITE, SQUARE)),
+    (lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True, lower=True, transpose_a=True), (DEFINITE, SQUARE)),
+    (lambda a, b: lax.linalg.triangular_solve(a, b, lower=False, unit_diagonal=True), (DEFINITE, SQUARE)),
+    (lambda key: jax.random.normal(jax.random.wrap_key_data(key), (5,)), (KEY,)),
+    (lambda x: lax.top_k(x, 2), (X,)),
+    (lax.atan2, (SIGNED, Y)),
+]
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu", "cuda"])
+@pytest.mark.parametrize(("fn", "args"), ON_EVERY_PLATFORM)
+def test_what_was_exported_for_another_platform(fn: Callable[..., Any], args: tuple[Any, ...], platform: str) -> None:
+    made = export.export(jax.jit(fn), platforms=(platform,))(*structs(args))
+    got = jax.jit(import_module(made.mlir_module_serialized))(*args)
+    for a, b in zip(got, jax.tree.leaves(jax.jit(fn)(*args)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "fn"),
+    [
+        ("custom_call @mhlo.erf(%x) {mhlo.attributes = {}, mhlo.version = 1 : i64} : ($T) -> $T", lax.erf),
+        ("custom_call @mhlo.tan(%x) {mhlo.attributes = {}, mhlo.version = 1 : i64} : ($T) -> $T", lax.tan),
+        ("get_dimension_size %x, dim = 1 : ($T) -> tensor<i32>", lambda x: np.int32(5)),
+        ("replica_id : tensor<ui32>", lambda x: np.uint32(0)),
+    ],
+)
+def test_ops_of_other_exporters(op: str, fn: Callable[..., Any]) -> None:
+    result = op.rpartition("->" if "->" in op else ":")[2].strip()
+    text = f"func.func public @main(%x: $T) -> {result} {{ %r = stablehlo.{op}\n return %r : {result} }}"
+    (got,) = import_module(text.replace("$T", "tensor<3x5xf32>"))(X)
+    np.testing.assert_allclose(got, fn(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        ("custom_call @mhlo.nothing(%x) {mhlo.attributes = {}, mhlo.version = 1 : i64} : ($T) -> $T", "none of JAX's"),
+        ("custom_call @ApproxTopK(%x) : ($T) -> $T", "an approximate top k differs between devices"),
+        ("custom_call @my_kernel(%x) : ($T) -> $T", "opaque: a library's code"),
+    ],
+)
+def test_custom_calls_that_are_refused(op: str, message: str) -> None:
+    text = f"func.func public @main(%x: $T) -> $T {{ %r = stablehlo.{op}\n return %r : $T }}"
+    with pytest.raises(Undecomposable, match=message):
+        import_module(text.replace("$T", "tensor<3x5xf32>"))

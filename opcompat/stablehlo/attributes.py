@@ -98,8 +98,12 @@ def attributes(op: Any, result_types: tuple[TensorType, ...], where: str) -> Map
     if op.name == "stablehlo.constant":
         return {"value": _constant(op, result_types[0], where)}
     if op.name == "stablehlo.custom_call":
-        # The rest are layouts and opaque payloads for a library that is not there.
-        return {"call_target_name": ir.StringAttr(op.attributes["call_target_name"]).value}
+        # The rest are layouts, and payloads whose meaning only the target's own handler knows.
+        found = {"call_target_name": ir.StringAttr(op.attributes["call_target_name"]).value}
+        for name in ("mhlo.backend_config", "mhlo.attributes"):
+            if name in op.attributes and isinstance(op.attributes[name], ir.DictAttr):
+                found[name.removeprefix("mhlo.")] = _generic(op.attributes[name])
+        return found
     # A dot marks another dialect's annotation, such as a sharding.
     return {name: _attribute(op, name) for name in op.attributes if "." not in name}
 
