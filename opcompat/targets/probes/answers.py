@@ -24,17 +24,27 @@ def key(case: Case) -> Key:
 
 
 def probe(questions: Iterable[Case], sandbox: Sandbox) -> tuple[Answers, int]:
-    """Asks every case. Of several cases with one key, all must succeed. Returns the answers and how many ran."""
+    """Asks every case. Of several cases with one key, all must succeed. Returns the answers and how many ran.
+
+    What is right for special values, which have ordinary ones among them, is not asked again with ordinary ones of
+    the same shapes, if those come later.
+    """
     answers: Answers = defaultdict(dict)
+    covered: set[tuple[Key, int]] = set()
     tried = 0
     for case in questions:
-        ranks = answers[key(case)]
+        about = key(case)
+        ranks = answers[about]
         plain, special = ranks.get(case.rank, ("", ""))
         if plain or (special and case.special):
             continue  # already known not to run
+        if not case.special and not special and (about, case.rank) in covered:
+            continue
         tried += 1
         reason = sandbox.ask(case)
         ranks[case.rank] = (plain, reason) if case.special else (reason, special)
+        if case.special:
+            covered.add((about, case.rank))
     return answers, tried
 
 

@@ -58,7 +58,11 @@ def _tflite() -> Iterator[Case]:
 def _onnx_and_special() -> Iterator[Case]:
     from opcompat.targets.probes.onnx_cases import cases
 
-    return chain(cases(ranks=range(6)), cases(ranks=range(5), special=True))
+    dtypes = ("float32", "int32", "uint32", "bool", "float16", "bfloat16", "int64", "int8", "uint8", "int16")
+    for dtype in dtypes:
+        ranks = range(5) if dtype == "float32" else range(4)
+        yield from cases([dtype], ranks, special=True)
+        yield from cases([dtype], ranks)
 
 
 def _tflite_and_special() -> Iterator[Case]:
