@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from opcompat.lowering.graph import Node, Tensor
 from opcompat.targets import catalog, table
 from opcompat.targets.compare import Difference, differences
 from opcompat.targets.probes import documented
+from opcompat.targets.probes.catalog import derive
 
 FILES = sorted(Path(table.__file__).parent.glob("data/*.json"))
 HEAD: Mapping[str, Any] = {
@@ -139,6 +141,17 @@ def test_a_wrong_table_is_refused(content: Mapping[str, Any], tmp_path: Path) ->
     file.write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="no table of a target"):
         table.read(file)
+
+
+def test_stored_registries_are_what_their_generator_makes() -> None:
+    installed = ".".join(metadata.version("onnxruntime").split(".")[:2])
+    name = f"onnxruntime@{installed}"
+    if name in catalog.FILES:
+        made = derive(name, "2026-12-01")
+        assert {**made, "date": ""} == {**catalog.stored(name).content, "date": ""}
+    other = next(n for n in catalog.FILES if "@" in n and n != name)
+    with pytest.raises(ConfigError, match="in an environment of its own"):
+        derive(other, "2026-12-01")
 
 
 def test_an_opset_that_is_too_new_is_refused() -> None:

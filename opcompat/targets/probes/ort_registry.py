@@ -65,7 +65,7 @@ def _order(row: dict[str, Any]) -> tuple[int, str]:
 
 def main(arguments: Sequence[str]) -> None:
     name, date, file = arguments
-    found = content(name, date, "python -m opcompat.targets.probes.stored_ort VERSION")
+    found = content(name, date, f"opcompat probe {name}")
     with open(file, "w", encoding="utf-8") as stream:
         json.dump(found, stream)
 
