@@ -17,6 +17,7 @@ from opcompat.checking import runner
 from opcompat.checking.settings import check_ids, parse
 from opcompat.cli import cli
 from opcompat.errors import ConfigError
+from opcompat.report import Check
 
 GOOD = replace(
     SCAN,
@@ -99,7 +100,9 @@ def test_only_update_writes_the_baseline(models: Models, tmp_path: Path) -> None
     models.reports["b"] = GOOD
     assert "fixed" in run("check", "a", "b", "--baseline", "b.json").stdout
     assert list(json.loads(first)["models"]) == ["a", "b"]
-    assert first.decode() == json.dumps(json.loads(first), sort_keys=True, indent=1) + "\n"
+    value = json.loads(first)
+    assert json.dumps(value, sort_keys=True) == json.dumps(value)  # sorted throughout
+    assert '     {"key": "threefry2x32", "name": "key", "type": "uint32[2]"}' in first.decode()  # a port a line
 
 
 def test_update_keeps_the_models_that_are_not_named(models: Models, tmp_path: Path) -> None:
@@ -122,10 +125,41 @@ def test_the_difference_of_two_baselines(models: Models) -> None:
     assert run("baseline", "diff", "1.json", "1.json").stdout == "no change\n"
 
 
+def test_more_draws_that_differ_are_a_warning(models: Models) -> None:
+    step = Check("onnx", "onnxruntime", "policy", "step", 9, 1, True, draws=900)
+    models.reports["a"] = replace(GOOD, checks=(step,))
+    run("baseline", "update", "a", "--baseline", "b.json")
+    models.reports["a"] = replace(GOOD, checks=(replace(step, mismatched=1),))
+    run("check", "a", "--baseline", "b.json")
+    text = run("check", "a", "--baseline", "b.json", "--fail-on", "warning", code=1).stdout
+    assert "more draws differ" in text
+    assert "before: 0 of 900; now: 1 of 900" in text
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1, "versions": {}, "models": {"a": {}}}'])
-def test_what_is_no_baseline_is_refused(models: Models, tmp_path: Path, text: str) -> None:
+def test_what_is_no_baseline_at_all_is_refused(models: Models, tmp_path: Path, text: str) -> None:
     (tmp_path / "b.json").write_text(text)
     assert "b.json" in run("check", "a", "--baseline", "b.json", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("errors", {"x": "y"}),
+        ("artifacts", {"onnx": {}}),
+        ("checks", {"x": {}}),
+        ("findings", {"x": None}),
+        ("interface", {"act": {"inputs": [], "outputs": [{}], "dtypes": []}}),
+        ("interface", {"act": {"inputs": 3, "outputs": [], "dtypes": []}}),
+        ("targets", {"x": 3}),
+    ],
+)
+def test_a_baseline_with_a_wrong_part_is_refused(models: Models, tmp_path: Path, part: str, value: Any) -> None:
+    run("baseline", "update", "a", "--baseline", "b.json")
+    whole = json.loads((tmp_path / "b.json").read_text())
+    whole["models"]["a"][part] = value
+    (tmp_path / "b.json").write_text(json.dumps(whole))
+    assert "not a baseline" in run("check", "a", "--baseline", "b.json", code=2).stderr
 
 
 def test_shards_are_merged_into_the_report_of_the_whole(models: Models, tmp_path: Path) -> None:

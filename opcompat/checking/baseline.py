@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ SCHEMA = 1
 FILE = "opcompat.baseline.json"
 KEPT_WHOLE = 3
 """Significant digits of errors."""
+
+_PORT = re.compile(r'\{((?:\n +"(?:feeds|key|name|start|type|unused)": [^\n]+)+)\n +\}')
 
 Entry = Mapping[str, Any]
 
@@ -120,8 +123,17 @@ def text_of(results: Iterable[ModelResult], versions: Mapping[str, str]) -> str:
         if result.failure:
             raise ConfigError(f"{result.key} has no result, so no baseline can be written: {result.failure}")
         models[result.key] = entry_of(result)
-    value = {"schema": SCHEMA, "versions": dict(versions), "models": models}
-    return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
+    return dump({"schema": SCHEMA, "versions": dict(versions), "models": models})
+
+
+def dump(value: Mapping[str, Any]) -> str:
+    """The text of a baseline: keys in order, one port of an interface a line."""
+    text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
+    # A string of JSON holds no line break, so only the layout can match.
+    return (
+        _PORT.sub(lambda found: "{" + " ".join(line.strip() for line in found[1].strip().split("\n")) + "}", text)
+        + "\n"
+    )
 
 
 def parse(text: bytes, file: str) -> dict[str, Any]:
@@ -165,6 +177,12 @@ def _is_whole(value: Mapping[str, Any]) -> bool:
         tables = (entry["targets"], entry["ops"], entry["rules"], entry["artifacts"], entry["checks"])
         if not all(isinstance(inner, dict) for table in tables for inner in table.values()):
             return False
+        if not all(isinstance(a.get("bytes"), int) for a in entry["artifacts"].values()):
+            return False
+        if not all(isinstance(check.get("verdict"), str) for check in entry["checks"].values()):
+            return False
+        if not all(isinstance(e, int | float) or e in ("inf", "nan") for e in entry["errors"].values()):
+            return False
         if not all(_is_face(face) for face in entry["interface"].values()):
             return False
     return True
@@ -173,8 +191,12 @@ def _is_whole(value: Mapping[str, Any]) -> bool:
 def _is_face(face: Any) -> bool:
     if not isinstance(face, dict) or not {"inputs", "outputs", "dtypes"} <= face.keys():
         return False
-    ports = [*face["inputs"], *face["outputs"]] if isinstance(face["inputs"], list) else [None]
-    return all(isinstance(p, dict) and isinstance(p.get("name"), str) and isinstance(p.get("type"), str) for p in ports)
+    if not all(isinstance(face[part], list) for part in ("inputs", "outputs", "dtypes")):
+        return False
+    ports = [*face["inputs"], *face["outputs"]]
+    return all(isinstance(t, str) for t in face["dtypes"]) and all(
+        isinstance(p, dict) and isinstance(p.get("name"), str) and isinstance(p.get("type"), str) for p in ports
+    )
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -220,6 +220,11 @@ def _checks(key: str, old: Entry, new: Entry) -> Iterator[Issue]:
         if was == "passed" and now == "differs":
             what = f"{name}: the loop is chaotic now, and its difference is only reported"
             yield _change("error", key, name.partition(" ")[0], what, was, now, level="warning")
+        shares = [check.get("mismatched", 0) / max(check.get("draws", 0), 1) for check in (old[name], new[name])]
+        if shares[1] > shares[0]:
+            what = f"{name}: more draws differ from JAX's, though not more than is allowed"
+            shown = [f"{c.get('mismatched', 0)} of {c.get('draws', 0)}" for c in (old[name], new[name])]
+            yield _change("error", key, name.partition(" ")[0], what, *shown, level="warning")
 
 
 def _change(

@@ -73,7 +73,7 @@ def update(
         )
     if old and kept:
         new["models"] |= {key: old["models"][key] for key in kept}
-        text = json.dumps(new, sort_keys=True, indent=1) + "\n"
+        text = baselines.dump(new)
     write(place, text)
     echo(printable(f"wrote {place}: {len(new['models'])} models"))
 
