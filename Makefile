@@ -5,7 +5,7 @@ BIN := .venv/bin
 EXAMPLE := examples/dreamer
 LOOP := build/closed-loop
 
-.PHONY: demo test lint closed-loop bench probe zoo conformance
+.PHONY: demo test lint closed-loop bench probe zoo conformance cluster
 
 # The two commands of README.md; tests/test_docs.py holds them equal.
 
@@ -58,3 +58,7 @@ zoo: .venv/.installed
 # JAX's own primitive suite on both runtimes; writes docs/coverage.md. `CASES=--sample` takes ten of each group.
 conformance: .venv/.installed
 	$(BIN)/python -m tests.conformance.run $(CASES)
+
+# 200 models over a Dask cluster of two workers, one of which is killed: some minutes on two processors.
+cluster: .venv/.installed
+	$(BIN)/python -m pytest -n 0 -m slow tests/test_check_cluster.py
