@@ -30,6 +30,7 @@ CALLS = frozenset(
         "custom_jvp_call",
         "custom_vjp_call",
         "custom_vjp_call_jaxpr",
+        "custom_vmap_call",
         "composite",
     }
 )

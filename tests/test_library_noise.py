@@ -50,6 +50,14 @@ def _with_vjp(x: Any) -> Any:
 _with_vjp.defvjp(lambda x: (x, None), lambda _, g: (g,))
 
 
+@jax.custom_batching.custom_vmap
+def _with_vmap(x: Any) -> Any:
+    return x
+
+
+_with_vmap.def_vmap(lambda size, batched, x: (x, batched[0]))
+
+
 @partial(jax.jit, static_argnames=("times", "mode"))
 def _library(x: Any, times: int = 1, *, mode: str = "keep") -> Any:
     assert mode == "keep"
@@ -94,6 +102,7 @@ NOISE: Mapping[str, Noise] = {
     ),
     "custom_jvp": _with_jvp,
     "custom_vjp": _with_vjp,
+    "custom_vmap": _with_vmap,
     "static": lambda x: _library(x, 3, mode="keep"),
     "debug_check": _shown(lambda x: checkify.debug_check(jnp.all(x < 1e9), "too large: {}", x[0, 0])),
     "debug_print": _shown(lambda x: jax.debug.print("seen {x}", x=x)),
@@ -106,6 +115,7 @@ NOISE: Mapping[str, Noise] = {
 ON_KEYS: Mapping[str, Noise] = {
     "name": lambda key: checkpoint_name(key, "key"),
     "copy": jnp.copy,
+    "custom_vmap": _with_vmap,
     "optimization_barrier": lax.optimization_barrier,
     "sharding_constraint": lambda key: lax.with_sharding_constraint(key, EVERYWHERE),
     "device_put": lambda key: jax.device_put(key, jax.devices()[0]),
