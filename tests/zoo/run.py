@@ -1,7 +1,7 @@
 """The whole zoo, and the table in docs/zoo.md: `python -m tests.zoo.run [NAME ...]`.
 
-Every policy runs in a process of its own, `--jobs` at once. The table and results.json are written only if the whole
-zoo ran. Exits with 1 if a policy fails that has no known limit, or one passes that has.
+Every policy runs in a process of its own, `--jobs` at once. With names, only their rows are written anew. Exits with 1
+if a policy fails that has no known limit, or one passes that has.
 """
 
 from __future__ import annotations
@@ -89,10 +89,11 @@ def main() -> int:
             results.append(result)
             state = "ok" if good(result) else "FAILED"
             print(f"{state:7}{result['name']:32}{result.get('seconds', 0):7.1f} s  {result['problem']}", flush=True)
-    if not options.names:
-        lasting = [{k: v for k, v in r.items() if k != "seconds"} for r in results]
-        RESULTS.write_text(json.dumps(lasting, indent=1, sort_keys=True) + "\n")
-        TABLE.write_text(table(json.loads(RESULTS.read_text())))
+    kept = [] if not options.names or not RESULTS.exists() else json.loads(RESULTS.read_text())
+    lasting = {r["name"]: r for r in kept if r["name"] in names()}
+    lasting |= {r["name"]: {k: v for k, v in r.items() if k != "seconds"} for r in results}
+    RESULTS.write_text(json.dumps([lasting[n] for n in sorted(lasting)], indent=1, sort_keys=True) + "\n")
+    TABLE.write_text(table(json.loads(RESULTS.read_text())))
     return 0 if all(map(good, results)) else 1
 
 

@@ -10,6 +10,7 @@ from tests.zoo.policy import names
 from tests.zoo.run import RESULTS, TABLE, good, run, table
 
 SUBSET = (
+    "belief_filter",
     "brax_ppo_stochastic",
     "cem_planner",
     "ddpm_sampler",
