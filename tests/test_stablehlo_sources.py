@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from jax import export
 
 from opcompat.cli import cli
-from opcompat.errors import SourceError
+from opcompat.errors import ConfigError, SourceError
 from opcompat.model import EntryPoint
 from opcompat.sources import Options, load_model
 from opcompat.sources.names import size
@@ -234,3 +235,10 @@ def test_from_file_to_proven_artifacts(tmp_path: Path, name: str, monkeypatch: p
     loops = [c for c in json.loads(result.stdout)["checks"] if c["kind"] == "closed-loop"]
     assert {c["format"] for c in loops} == {"onnx", "tflite"}
     assert all(c["passed"] and c["draws"] and not c["mismatched"] for c in loops)
+
+
+@pytest.mark.parametrize("options", [Options(factory_args={"a": 1}), Options(via="tf2onnx")])
+def test_options_of_other_kinds_are_refused(tmp_path: Path, options: Options) -> None:
+    for name in ("f.bin", "f.mlir"):
+        with pytest.raises(ConfigError, match="this kind of source takes no --"):
+            load_model(write(tmp_path, exported(), name), replace(options, trusted=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opcompat.config import Wiring
+from opcompat.errors import ConfigError
 from opcompat.model import Model
 
 
@@ -28,6 +29,13 @@ class Options:
     via: str = ""
     wiring: Wiring = field(default_factory=Wiring)
     trusted: bool = False
+
+    def check(self, source: str, *takes: str) -> None:
+        """Raises ConfigError for one of factory_args, dims and via that is given, and that this kind does not take."""
+        spoken = {"factory_args": "--arg", "dims": "--dim", "via": "--via"}
+        for name, option in spoken.items():
+            if getattr(self, name) and name not in takes:
+                raise ConfigError(f"{source}: this kind of source takes no {option}; next: leave it out")
 
 
 @dataclass(frozen=True)

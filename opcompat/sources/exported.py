@@ -21,6 +21,7 @@ from opcompat.stablehlo.program import Interface
 
 def load(source: str, options: Options) -> Loaded:
     """Raises SourceError for what cannot be read, has effects, needs several devices, or leaves sizes open."""
+    options.check(source, "dims")
     path = Path(source)
     exported = _deserialize(source, read(path))
     _check(source, exported)

@@ -27,6 +27,7 @@ def load(source: str, options: Options) -> Loaded:
 
     Arguments in the configuration belong to the factory that it names, and to no other. Raises SourceError.
     """
+    options.check(source, "factory_args")
     path = Path(source)
     settings = config.find(path if path.is_dir() else Path.cwd())
     name, root = (str(settings.factory), path.resolve()) if path.is_dir() else (source, Path.cwd())

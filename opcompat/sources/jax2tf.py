@@ -56,6 +56,7 @@ class Payload:
 
 def load(source: str, options: Options) -> Loaded:
     """Raises SourceError for what is damaged, is no work of jax2tf, or leaves sizes open."""
+    options.check(source, "dims")
     folder = Path(source)
     saved = messages.parse("SavedModel", read(folder / "saved_model.pb"), f"{source}/saved_model.pb")
     meta = next((m for m in saved.meta_graphs if "serve" in m.meta_info_def.tags), None)

@@ -26,6 +26,7 @@ MAX_BYTES = 1 << 31
 
 def load(source: str, options: Options) -> Loaded:
     """Raises SourceError for what does not parse, or holds what no JAX function can be made of."""
+    options.check(source, "dims")
     path = Path(source)
     module = read(path)
     name, found = guarded(source, lambda: interfaces(module))
