@@ -173,7 +173,6 @@ def test_a_module_of_that_name_is_loaded_already(folder: Path, tmp_path_factory:
     ("name", "kind"),
     [
         ("a.bin", "a file of a kind that opcompat does not know"),
-        ("saved/saved_model.pb", "a TensorFlow SavedModel"),
     ],
 )
 def test_kinds_that_are_not_readable_yet(tmp_path: Path, name: str, kind: str) -> None:

@@ -40,15 +40,13 @@ KINDS: tuple[Kind, ...] = (
     Kind("an ONNX file", detect.suffix(".onnx"), "opcompat.sources.graphs"),
     Kind("a TFLite file", detect.tflite_file, "opcompat.sources.graphs"),
     Kind("a SavedModel of jax2tf", detect.jax2tf, "opcompat.sources.jax2tf", foreign=True),
+    Kind("a SavedModel of TensorFlow or Keras", detect.saved_model, "opcompat.sources.saved_model"),
     Kind("StableHLO (.mlir, .mlirbc)", detect.stablehlo, "opcompat.sources.stablehlo_file", foreign=True),
     Kind("a jax.export file", detect.jax_export, "opcompat.sources.exported", foreign=True),
     Kind("a Python factory, module:function", detect.python_function, "opcompat.sources.factory"),
 )
 """In the order in which they are tried: the first that matches reads the source."""
 
-_MARKERS = {
-    "saved_model.pb": "a TensorFlow SavedModel",
-}
 _EXAMPLE = 'with the line\n\n    factory = "policy:make"\n\nwhere make() in policy.py returns an opcompat.Model'
 
 
@@ -123,9 +121,6 @@ def _refuse(source: str) -> str:
     path = Path(source)
     readable = "opcompat reads " + "; ".join(kind.name for kind in KINDS)
     if path.is_dir():
-        for marker, kind in _MARKERS.items():
-            if (path / marker).is_file():
-                return f"{source} is {kind}; as a source it is not readable yet: {readable}"
         settings = config.read_folder(path)
         if settings is None:
             return f"{source} has no {config.FILE}: write one {_EXAMPLE}\n\n({readable})"

@@ -52,6 +52,11 @@ def jax2tf(source: str) -> bool:
     return path.is_file() and _holds(path, b"XlaCallModule")
 
 
+def saved_model(source: str) -> bool:
+    """A SavedModel's folder, whoever wrote it."""
+    return (Path(source) / "saved_model.pb").is_file()
+
+
 def _holds(path: Path, text: bytes) -> bool:
     if not path.stat().st_size:
         return False
