@@ -177,6 +177,9 @@ class _Child:
         return answer
 
     def _obituary(self, what: str, seconds: float, late: bool) -> errors.CrashError:
+        if not late:  # it closed its output, and so is about to end: as it does itself, not by our hand
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2)
         self.kill()
         if late:
             return errors.LimitError(f"{what}: stopped after {seconds:g} s")

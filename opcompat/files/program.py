@@ -155,11 +155,15 @@ def read(path: Path, format: str) -> Program:
     """
     size = path.stat().st_size if path.is_file() else 0
     limits = Limits(mapped=min(size, MAPPED) if format == "tflite" else 0)
-    told = call(READERS[format], str(path), what=f"reading {path}", limits=limits)
+    return made(path, call(READERS[format], str(path), what=f"reading {path}", limits=limits))
+
+
+def made(path: Path, told: Mapping[str, Any]) -> Program:
+    """What a reader told, as a Program."""
     return Program(
         path=path,
         format=told["format"],
-        facts={**told["facts"], "bytes": size},
+        facts={**told["facts"], "bytes": path.stat().st_size},
         ops=told["ops"],
         parts=tuple(_part(graph) for graph in told["graphs"]),
         entries=tuple((name, number) for name, number in told["entries"]),

@@ -86,14 +86,18 @@ def candidates(name: str, opset: int | None = None) -> tuple[Target, ...]:
     return (preferred,) if newest and newest < BITS_OPSET else (preferred, target(name, BITS_OPSET))
 
 
+NEWEST = 10_000
+"""No opset is newer: a number in a file may be anything."""
+
+
 def reader(name: str, opset: int) -> Target:
     """The target, for an ONNX file that has this opset already: the newest that it loads, if it does not load that."""
     from opcompat.targets import onnxruntime
 
     if name == "onnxruntime":
-        return onnxruntime.target(opset)
+        return onnxruntime.target(min(opset, NEWEST), isolated=True)
     newest = target(name).limits.opset
-    return target(name, min(opset, newest) if newest else opset)
+    return target(name, min(opset, newest or NEWEST))
 
 
 def stored(name: str) -> Table:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from opcompat.errors import CrashError
+from opcompat.isolation import Worker
 from opcompat.lowering.graph import Node
 from opcompat.targets import onnx_types, table
 from opcompat.targets.base import Limits, Support, Target
@@ -20,10 +22,11 @@ def live() -> table.Table:
     return table.Table(ort_registry.content("onnxruntime", "", ""))
 
 
-def check(node: Node, opset: int) -> Support:
+def check(node: Node, opset: int, worker: Worker | None = None) -> Support:
     """Judges one node; nodes in its bodies are judged on their own.
 
-    Operators without a kernel that are functions of others are tried: the runtime expands them.
+    Operators without a kernel that are functions of others are tried: the runtime expands them. For nodes of unknown
+    origin that happens in a child process, the `worker`.
     """
     support = table.check(live(), node, opset)
     if support.status == "yes" or support.evidence != "registry":
@@ -32,14 +35,30 @@ def check(node: Node, opset: int) -> Support:
     kernels = any(row.serves(schema.since_version) for row in live().rows(node.op))
     if kernels or not (schema.has_function or schema.has_context_dependent_function):
         return support
-    return _probed(node, opset)
+    return _probed(node, opset, worker)
 
 
-def _probed(node: Node, opset: int) -> Support:
+def _probed(node: Node, opset: int, worker: Worker | None) -> Support:
     """Loads a model of this one node."""
     key = tuple(None if x is None else (x.dtype, x.shape) for x in node.inputs)
     outputs = tuple((x.dtype, x.shape) for x in node.outputs)
-    return _probe(node.op, key, outputs, tuple(sorted(node.attrs.items())), opset)
+    question = node.op, key, outputs, tuple(sorted(node.attrs.items())), opset
+    if worker is None:
+        return _probe(*question)
+    try:
+        refusal = worker.call("opcompat.targets.onnxruntime:refusal", *question, what=f"{node.op} in onnxruntime")
+    except CrashError as error:
+        return Support("unknown", "probed", str(error))
+    return Support("no", "probed", refusal) if refusal else Support("yes", "probed")
+
+
+def refusal(op: str, inputs: Any, outputs: Any, attrs: Any, opset: int) -> str:
+    """Why the runtime does not load a model of one node, "" if it does; arguments as `_probe`'s, read from JSON."""
+
+    def tuples(x: Any) -> Any:
+        return tuple(tuples(y) for y in x) if isinstance(x, list) else x
+
+    return _probe(op, tuples(inputs), tuples(outputs), tuples(attrs), opset).reason
 
 
 @cache
@@ -69,17 +88,21 @@ def _session_errors() -> Iterator[type[Exception]]:
         yield getattr(state, name)
 
 
-def target(opset: int | None = None) -> Target:
-    """ONNX Runtime's CPU provider, as installed, for files of the given opset (by default the project's own)."""
+def target(opset: int | None = None, *, isolated: bool = False) -> Target:
+    """ONNX Runtime's CPU provider, as installed, for files of the given opset (by default the project's own).
+
+    `isolated`: nodes are of unknown origin, and only tried in a child process.
+    """
     from opcompat.lowering.onnx.table import OPSET, backend
 
     version, number = live().content["version"], opset or OPSET
+    worker = Worker() if isolated else None  # it starts with the first question, and ends with this process
     return Target(
         name="onnxruntime",
         runtime="onnxruntime",
         version=version,
         backend=backend(number),
-        check=lambda node: check(node, number),
+        check=lambda node: check(node, number, worker),
         summary=f"ONNX Runtime {version}, {PROVIDER}, opset {number}",
         limits=Limits(),
         evidence="registry",
