@@ -5,7 +5,7 @@ BIN := .venv/bin
 EXAMPLE := examples/dreamer
 LOOP := build/closed-loop
 
-.PHONY: demo test lint closed-loop bench probe zoo conformance cluster
+.PHONY: demo test lint closed-loop bench probe zoo conformance cluster fuzz
 
 # The two commands of README.md; tests/test_docs.py holds them equal.
 
@@ -62,3 +62,8 @@ conformance: .venv/.installed
 # 200 models over a Dask cluster of two workers, one of which is killed: some minutes on two processors.
 cluster: .venv/.installed
 	$(BIN)/python -m pytest -n 0 -m slow tests/test_check_cluster.py
+
+# Mutated files of every format, COUNT of each; those that fail stay in build/fuzz.
+COUNT ?= 10000
+fuzz: .venv/.installed
+	$(BIN)/python -m tests.fuzz.run --count $(COUNT)

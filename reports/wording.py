@@ -69,10 +69,10 @@ def equation(finding: Finding) -> str:
 
 
 def place(finding: Finding | Advice | Issue) -> str:
-    """'file.py:12', which terminals and editors can open; 'policy.onnx node' in a file without lines."""
+    """'file.py:12', which terminals and editors can open; the node's name in a model file, which has no lines."""
     if not finding.file:
         return "(unknown place)"
-    shown = f"{finding.file}:{finding.line}" if finding.line else f"{finding.file} {finding.function}".rstrip()
+    shown = f"{finding.file}:{finding.line}" if finding.line else finding.function or finding.file
     return shortened(shown, 1000)
 
 

@@ -35,11 +35,23 @@ def read(path: str) -> dict[str, Any]:
     """The file as JSON values, see `program.File`. Raises SourceError for what is no sound ONNX model."""
     file = Path(path)
     try:
-        return _File(file, _parsed(file)).read()
-    except (UnicodeError, ValueError) as error:
+        found: dict[str, Any] = _plain(_File(file, _parsed(file)).read())
+    except (UnicodeError, ValueError, TypeError, OverflowError) as error:
         raise SourceError(f"{file.name}: is damaged: {error}") from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """The value with text in the place of bytes, which protobuf gives for a string that is no UTF-8."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 def _parsed(file: Path) -> onnx.ModelProto:

@@ -11,6 +11,9 @@ from opcompat import config
 
 _BYTECODE = b"ML\xefR"
 _TFLITE = b"TFL3"
+_MOST = 1 << 31
+"""Bytes that are looked through: neither MLIR nor protobuf reads larger files."""
+
 _PYTHON = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 
 
@@ -60,7 +63,7 @@ def saved_model(source: str) -> bool:
 def _holds(path: Path, text: bytes) -> bool:
     if not path.stat().st_size:
         return False
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+    with path.open("rb") as file, mmap(file.fileno(), min(path.stat().st_size, _MOST), access=ACCESS_READ) as data:
         return data.find(text) >= 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 
+from opcompat.errors import OpcompatError, SourceError
 from opcompat.isolation import Limits, call
 from opcompat.sources.base import Options
 
@@ -34,5 +35,11 @@ def attempt(module: str, source: str, options: Options) -> None:
 
 
 def read(module: str, source: str, dims: dict[str, int], via: str) -> None:
-    """What the child does."""
-    import_module(module).load(source, Options(dims=dims, via=via))
+    """What the child does. Raises SourceError for whatever a parser raises that is not our own."""
+    try:
+        import_module(module).load(source, Options(dims=dims, via=via))
+    except (OpcompatError, MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        said = next(iter(str(error).splitlines()), "")[:300]
+        raise SourceError(f"{source}: is damaged, or holds what is not read: {type(error).__name__}: {said}") from error

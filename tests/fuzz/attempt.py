@@ -12,7 +12,7 @@ from opcompat.errors import OpcompatError
 from opcompat.files import judge, program
 from opcompat.files.onnx_reader import read as read_onnx
 from opcompat.files.tflite_reader import read as read_tflite
-from opcompat.sources import vetted
+from opcompat.sources import trial
 from opcompat.sources.base import Options
 from opcompat.targets import catalog
 
@@ -46,11 +46,17 @@ def exported(path: str) -> str:
     return _traced("opcompat.sources.exported", path)
 
 
+def saved_model(path: str) -> str:
+    """Not traced: that takes seconds, and the payload in it is what `mlirbc` mutates."""
+    trial.read("opcompat.sources.jax2tf", str(Path(path).parent), {}, "")
+    return ""
+
+
 def _traced(module: str, path: str) -> str:
     """Loads it as the tool's child does; then what the tool does in its own process: loads again, and traces."""
     from opcompat.conversion import trace_all
 
-    vetted.load(module, path, {"dims": {}, "via": ""})
+    trial.read(module, path, {}, "")
     return _own(lambda: trace_all(import_module(module).load(path, Options()).model))
 
 

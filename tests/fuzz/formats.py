@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 @dataclass(frozen=True)
 class Format:
-    """`file` is where a mutated file goes, in a folder that `prepare` fills.
+    """`file` is where a mutated file goes, beside copies of what is in the folder `beside`.
 
     `attempt` names a function of `tests.fuzz.attempt` that reads the folder or file as the tool does in its child
     process. `may_die`: the parser is not ours, and known to crash; the tool then ends with exit code 3.
@@ -28,6 +27,7 @@ class Format:
     mutations: tuple[Mutation, ...]
     attempt: str
     may_die: bool = False
+    beside: Callable[[], Path] | None = None
 
 
 @cache
@@ -62,10 +62,24 @@ def _text() -> tuple[bytes, ...]:
 
 
 @cache
-def _manifest() -> tuple[bytes, ...]:
-    from tests.fuzz.seeds import manifest
+def _bundle() -> Path:
+    from tests.fuzz.seeds import bundle
 
-    return (json.dumps(manifest()).encode(),)
+    return bundle()
+
+
+@cache
+def _manifest() -> tuple[bytes, ...]:
+    return ((_bundle() / "manifest.json").read_bytes(),)
+
+
+def _saved_model_folder() -> Path:
+    return FIXTURES / "jax2tf" / "jax_0_10" / "fixed"
+
+
+@cache
+def _saved_model() -> tuple[bytes, ...]:
+    return ((_saved_model_folder() / "saved_model.pb").read_bytes(),)
 
 
 def _toml() -> tuple[bytes, ...]:
@@ -80,7 +94,16 @@ FORMATS: tuple[Format, ...] = (
     Format("mlir", "m.mlir", _text, TEXT, "stablehlo", may_die=True),
     Format("mlirbc", "m.mlirbc", _bytecode, BYTES, "stablehlo", may_die=True),
     Format("export", "m.bin", _exported, BYTES, "exported", may_die=True),
-    Format("bundle", "manifest.json", _manifest, (*TEXT, *(structure.json_values,) * 10), "bundle"),
+    Format(
+        "saved_model",
+        "saved_model.pb",
+        _saved_model,
+        (*BYTES, *(structure.protobuf,) * 10),
+        "saved_model",
+        may_die=True,
+        beside=_saved_model_folder,
+    ),
+    Format("bundle", "manifest.json", _manifest, (*TEXT, *(structure.json_values,) * 10), "bundle", beside=_bundle),
     Format("config", "opcompat.toml", _toml, TEXT, "config"),
 )
 

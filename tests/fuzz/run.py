@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -57,6 +58,8 @@ def fuzz(form: Format, seed: int, numbers: range | list[int]) -> int:
     """Tries the files of these numbers, prints what came of them, and returns how many failed."""
     start, outcomes, failures = time.monotonic(), Counter[str](), 0
     with tempfile.TemporaryDirectory() as folder, Worker(Limits()) as worker:
+        if form.beside is not None:
+            shutil.copytree(form.beside(), folder, dirs_exist_ok=True)
         path = Path(folder) / form.file
         for i, number in enumerate(numbers):
             if i % RECYCLE == 0:
@@ -85,7 +88,9 @@ def attempt(form: Format, worker: Worker, path: Path) -> tuple[str, str]:
     except LimitError as error:
         return "stopped", str(error)
     except CrashError as error:
-        died = not str(error).startswith("starting") and "was killed by" in str(error)
+        if str(error).startswith("starting"):
+            raise
+        died = "was killed by" in str(error)
         return ("parser died", "") if died and form.may_die else ("crashed", str(error))
     except OpcompatError as error:
         return "refused", "" if error.exit_code in (2, 3) else f"exit code {error.exit_code}: {error}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 TOML = b"""factory = "policy:make"
@@ -58,9 +57,11 @@ def text() -> tuple[bytes, ...]:
     return tuple(jax.jit(f).lower(*args).as_text(debug_info=True).encode() for f, args in _functions())
 
 
-def manifest() -> dict[str, Any]:
-    """The manifest of a small bundle."""
-    import json
+def bundle() -> Path:
+    """A small bundle, in a folder that lasts as long as this process."""
+    import atexit
+    import shutil
+    import tempfile
 
     import jax.numpy as jnp
 
@@ -73,7 +74,7 @@ def manifest() -> dict[str, Any]:
         double, (jnp.zeros(3), jnp.zeros(3)), feedback={"state": "state"}, init={"state": jnp.zeros(3)}
     )
     model = opcompat.Model("tiny", {"w": jnp.ones(3)}, {"policy": entry})
-    with TemporaryDirectory() as folder:
-        opcompat.convert(model, Path(folder) / "dist", ["onnx"], steps=2)
-        found: dict[str, Any] = json.loads((Path(folder) / "dist" / "manifest.json").read_text())
-    return found
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    opcompat.convert(model, folder / "dist", ["onnx"], steps=2)
+    return folder / "dist"

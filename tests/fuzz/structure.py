@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from collections.abc import Iterator
 from random import Random
@@ -99,7 +100,7 @@ def protobuf(rng: Random, data: bytes) -> bytes:
             message[i:i] = [field] * rng.choice((1, 2, 50))
         case 2:
             other = rng.choice(rng.choice(messages))
-            message[i] = other
+            message[i] = copy.deepcopy(other)
         case 3:
             message[i] = [rng.choice((1, 2, 3, 5, 7, 20, 25, 100, 2**28)), *field[1:]]
         case 4 | 5:
