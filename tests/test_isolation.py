@@ -93,7 +93,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def run(name: str, *args: object, seconds: float = 20, memory: int = 256 << 20, result: int = 1 << 20) -> object:
-    return call(f"isolated_functions:{name}", *args, what="reading x", limits=Limits(seconds, memory, result))
+    return call(f"isolated_functions:{name}", *args, what="reading x", limits=Limits(seconds, memory, result=result))
 
 
 def test_a_result_comes_back() -> None:
