@@ -14,9 +14,8 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from opcompat.report import MARGIN_EDGES
+from opcompat.report import MARGIN_EDGES, NEAR
 
-NEAR = 1e-5
 ERROR_FACTOR = 8.0
 
 _COMPARES = frozenset({"lt", "le", "gt", "ge", "le_to", "lt_to"})

@@ -22,6 +22,9 @@ SERIES = 256
 MARGIN_EDGES = tuple(10.0 ** (n / 2) for n in range(-16, 5))
 """The edges between bins of margins: from 1e-8 to 100, two in each power of ten."""
 
+NEAR = 1e-5
+"""The margin below which a decision is a near tie, whatever the error of its scores."""
+
 
 def relative(file: str) -> str:
     """The path as seen from the working directory where the file lies below it."""
