@@ -28,7 +28,7 @@ from opcompat.lint import advise
 from opcompat.manifest import SAMPLING
 from opcompat.model import Model
 from opcompat.report import Check, Report
-from opcompat.runtime.loaded import load
+from opcompat.runtime import apart
 from opcompat.runtime.reference import read_init
 from opcompat.sampling import Sampled
 from opcompat.targets import catalog, limits
@@ -258,7 +258,7 @@ def _after_verify(report: Report) -> str:
 def _replay(bundle: Bundle) -> Report:
     checks: list[Check] = []
     for form in bundle.manifest.formats:
-        checks += load(bundle.path, format=form).replay().checks
+        checks += apart.replay(bundle, form)
     if not checks:
         raise BundleError(f"{bundle.path}: holds no recorded reference to replay; next: name the source, too")
     report = Report(
