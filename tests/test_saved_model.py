@@ -78,3 +78,9 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"\xff" * 100)
     with pytest.raises(SourceError, match="damaged"):
         load(str(tmp_path))
+
+
+def test_a_keras_file_says_how_to_export_it(tmp_path: Path) -> None:
+    (tmp_path / "policy.keras").write_bytes(b"PK")
+    with pytest.raises(SourceError, match=r"model\.export\(FOLDER\)"):
+        load(str(tmp_path / "policy.keras"))

@@ -130,6 +130,10 @@ def _refuse(source: str) -> str:
         return f"no such folder or file: {source}{hint}"
     if path.name == config.FILE:
         return f"{source} is the configuration: give its folder, {path.parent}"
+    if path.suffix.lower() in (".keras", ".h5"):
+        return (
+            f"{source} is a Keras file, which can hold code; next: model.export(FOLDER) in Keras, and give the folder"
+        )
     if path.suffix == ".py":
         return f"{source} is a Python file: give {path.stem}:FUNCTION, and run from {path.parent.resolve()}"
     kind = "a file of a kind that opcompat does not know"
