@@ -47,6 +47,7 @@ FILES: Mapping[str, str] = {
     "nnapi": "nnapi",
     "tensorrt": "tensorrt",
     "litert-gpu": "litert-gpu",
+    "openvino": "openvino",
     "tflite-micro": "tflite-micro",
     "ethos-u55": "ethos-u55",
     "ethos-u85": "ethos-u85",

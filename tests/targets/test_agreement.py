@@ -85,9 +85,18 @@ def test_onnx_questions_have_the_answers_that_the_registry_gives() -> None:
 
 def test_what_is_right_by_chance_is_not_believed() -> None:
     key = ("NOT_EQUAL", "int16 int16 -> bool", "{}", "same")
-    (row,) = answers.rows({key: {1: ("wrong: False, not True", ""), 3: ("", "")}})["NOT_EQUAL"][:1]
     assert {r["is"] for r in answers.rows({key: {1: ("wrong: x", ""), 3: ("", "")}})["NOT_EQUAL"]} == {"no"}
-    assert row["is"] == "no"
+    shape = answers.rows({key: {0: ("wrong: shape (1,), not ()", ""), 3: ("", "")}})["NOT_EQUAL"]
+    assert {r["is"] for r in shape} == {"yes", "no"}
+
+
+def test_values_that_are_wrong_are_doubted_where_they_were_not_asked() -> None:
+    same, broadcast = (("Less", "int32 int32 -> bool", "{}", kind) for kind in ("same", "broadcast"))
+    wrong = "wrong: False, not True, for 2147483646, 2147483647"
+    rows = answers.rows({same: {0: ("", ""), 1: ("", wrong)}, broadcast: {1: ("", "")}})["Less"]
+    assert [row["is"] for row in rows] == ["conditional"] * 3
+    good = answers.rows({same: {0: ("", ""), 1: ("", "")}, broadcast: {1: ("", "")}})["Less"]
+    assert {row["is"] for row in good} == {"yes"}
 
 
 @pytest.mark.parametrize("name", [n for n in PROBES if n not in ("litert",)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from opcompat.targets.probes.case import Case
 from opcompat.targets.probes.sandbox import Sandbox
-from opcompat.targets.questions import questions, write_ranks
+from opcompat.targets.questions import questions, read_ranks, write_ranks
 
 Key = tuple[str, str, str, str]
 """(op, dtypes, deciding attributes as JSON, kind of shapes)"""
@@ -58,7 +58,24 @@ def rows(answers: Answers) -> dict[str, list[dict[str, Any]]]:
             groups[reasons].append(rank)
         for (plain, special), at in sorted(groups.items()):
             found[op].append({**_status(plain, special), **same, "ranks": write_ranks(at)})
-    return {op: sorted(rows_, key=_order) for op, rows_ in sorted(found.items())}
+    return {op: sorted(spread(rows_), key=_order) for op, rows_ in sorted(found.items())}
+
+
+def spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One op's rows, with values that are wrong at one common rank doubted at all, and where shapes are broadcast.
+
+    Special values are asked with equal shapes alone, and a scalar holds just one of them.
+    """
+    doubts = {
+        (row["dtypes"], json.dumps(row.get("attrs", {}), sort_keys=True)): row["when"]
+        for row in rows
+        if row["is"] == "conditional" and min(read_ranks(row["ranks"])) in _COMMON_RANKS
+    }
+    found = []
+    for row in rows:
+        when = doubts.get((row["dtypes"], json.dumps(row.get("attrs", {}), sort_keys=True)))
+        found.append({**row, "is": "conditional", "when": when} if when and row["is"] == "yes" else row)
+    return found
 
 
 _COMMON_RANKS = range(6)
@@ -70,11 +87,12 @@ def _trusted(ranks: Mapping[int, tuple[str, str]]) -> Mapping[int, tuple[str, st
     A kernel that leaves its result unwritten gives what the memory held, which may be right. So a kernel that is wrong
     at one of the ranks that all kernels are made for is not believed at any other.
     """
-    wrong = [rank for rank in _COMMON_RANKS if ranks.get(rank, ("", ""))[0].startswith("wrong: ")]
+    plain = {rank: ranks[rank][0] for rank in _COMMON_RANKS if rank in ranks}
+    wrong = [rank for rank, why in plain.items() if why.startswith("wrong: ") and not why.startswith("wrong: shape")]
     if not wrong:
         return ranks
     doubt = f"wrong at rank {wrong[0]}, so right by chance here"
-    return {rank: (plain or doubt, special) for rank, (plain, special) in ranks.items()}
+    return {rank: (why or doubt, special) for rank, (why, special) in ranks.items()}
 
 
 def _status(plain: str, special: str) -> dict[str, Any]:
