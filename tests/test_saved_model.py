@@ -70,8 +70,8 @@ def test_what_has_no_entry_points(made: dict[str, Any], message: str, tmp_path: 
 
 
 def test_an_unknown_route_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="there are tf2jax"):
-        load(str(_save(tmp_path / "m", "Tanh")), Options(via="tf2onnx"))
+    with pytest.raises(SourceError, match="did you mean 'tf2onnx'"):
+        load(str(_save(tmp_path / "m", "Tanh")), Options(via="tf2onx"))
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:

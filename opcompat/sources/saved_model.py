@@ -14,7 +14,7 @@ from opcompat.sources.base import Loaded, Options
 from opcompat.sources.classic import install
 from opcompat.sources.classic.survey import Survey, survey
 
-ROUTES = ("tf2jax",)
+ROUTES = ("tf2jax", "tf2onnx")
 LIMITS = Limits(seconds=300.0, memory=16 << 30)
 """For loading and for one run of each signature in the child process."""
 
@@ -22,6 +22,10 @@ LIMITS = Limits(seconds=300.0, memory=16 << 30)
 def load(source: str, options: Options) -> Loaded:
     """Raises SourceError for what cannot be read, UnsupportedError with every op that stands in the way, and
     VerificationError where what tf2jax makes of it differs from TensorFlow."""
+    if options.via == "tf2onnx":
+        raise SourceError(
+            f"{source}: --via tf2onnx makes ONNX files, not a model; next: opcompat convert --via tf2onnx"
+        )
     found = checked(source, options)
     found.check(found.refused)
     try_out(found, options)

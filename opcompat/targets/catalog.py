@@ -51,6 +51,10 @@ FILES: Mapping[str, str] = {
     "tflite-micro": "tflite-micro",
     "ethos-u55": "ethos-u55",
     "ethos-u85": "ethos-u85",
+    "onnxruntime-web": "onnxruntime-web",
+    "onnxruntime-web-webgpu": "onnxruntime-web-webgpu",
+    "litert-web": "litert-web",
+    "tfjs": "tfjs",
 }
 """Name -> the table that is the whole target."""
 

@@ -160,7 +160,7 @@ REFUSED = {
     "ReadFile": (lambda tf, m, x: x + tf.strings.to_number(tf.io.read_file("/etc/hostname")), "reads or writes files"),
     "EagerPyFunc": (lambda tf, m, x: tf.ensure_shape(tf.py_function(lambda y: y, [x], tf.float32), (1, 2)), "Python"),
     "AssignAddVariableOp": (lambda tf, m, x: x + m.v.assign_add(1.0), "changes a variable"),
-    "Zeta": (lambda tf, m, x: tf.math.zeta(x, x), "no counterpart in JAX"),
+    "Zeta": (lambda tf, m, x: tf.math.zeta(x, x), "--via tf2onnx"),
 }
 
 

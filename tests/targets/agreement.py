@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -282,7 +282,7 @@ def file_of(analysis: Analysis) -> bytes:
         return (Path(folder) / f"{name}.onnx").read_bytes()
 
 
-def outcome(case: Case, answer: Any, analysis: Analysis, sandbox: Sandbox) -> str:
+def outcome(case: Case, answer: Any, analysis: Analysis, sandbox: Runs) -> str:
     """What the runtime does otherwise than JAX, or ""."""
     try:
         data = file_of(analysis)
@@ -314,9 +314,27 @@ def _same_bits(x: np.ndarray, kind: str) -> bool:
     return x.dtype.name != kind and x.dtype.itemsize == np.dtype(kind).itemsize
 
 
+class Runs(Protocol):
+    """A sandbox, of whatever kind."""
+
+    def run(self, data: bytes, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> list[np.ndarray] | str: ...
+
+    def close(self) -> None: ...
+
+
 def count(target: Target, runtime: Runtime, chosen: Sequence[Case]) -> Counts:
     """Scans and runs every case."""
-    sandbox = Sandbox(runtime)
+    return counted(target, Sandbox(runtime), chosen)
+
+
+def counted(
+    target: Target,
+    sandbox: Runs,
+    chosen: Sequence[Case],
+    adapt: Callable[[Analysis], Analysis | None] = lambda analysis: analysis,
+) -> Counts:
+    """Scans and runs every case. `adapt` makes a model that can be fed of each; None leaves the case out."""
+    tried = len(chosen)
     supported = conditional = unwritable = 0
     wrong_yes: dict[str, str] = {}
     wrong_no: dict[str, str] = {}
@@ -330,14 +348,18 @@ def count(target: Target, runtime: Runtime, chosen: Sequence[Case]) -> Counts:
         if reason and _only_if(analysis):
             conditional += 1
             continue
-        found = outcome(case, answer, analysis, sandbox)
+        fed = adapt(analysis)
+        if fed is None:
+            tried -= 1
+            continue
+        found = outcome(case, answer, fed, sandbox)
         supported += not reason
         if not reason and found:
             wrong_yes[case.name] = found
         if reason and not found:
             wrong_no[case.name] = reason
     sandbox.close()
-    return Counts(len(chosen), supported, conditional, unwritable, wrong_yes, wrong_no)
+    return Counts(tried, supported, conditional, unwritable, wrong_yes, wrong_no)
 
 
 def count_placements(name: str, target: Target, runtime: Runtime) -> Counts:
@@ -380,6 +402,18 @@ def runtime_of(name: str, path: str = "") -> Runtime:
         place = "opcompat.targets.probes.runtimes:onnxruntime"
         return Runtime(place, "onnxruntime", "onnxruntime", "onnx", 21, path)
     return replace(PROBES[plain].runtime, path=path)
+
+
+def show(name: str, target: Target, counts: Counts) -> None:
+    """Prints the counts, and what parted."""
+    print(
+        f"{name} {target.version}: {counts.tried} models, {counts.supported} supported, "
+        f"{counts.conditional} conditional, {counts.unwritable} without a file, "
+        f"{len(counts.false_supported)} false supported, {len(counts.false_unsupported)} false unsupported"
+    )
+    for label, found in (("supported", counts.false_supported), ("unsupported", counts.false_unsupported)):
+        for case, why in found.items():
+            print(f"  false {label}: {case}: {why[:300]}")
 
 
 def record(name: str, target: Target, counts: Counts) -> None:
@@ -450,14 +484,7 @@ def main() -> None:
         target = catalog.target(name)
         runtime = runtime_of(name, options.path)
         counts = count(target, runtime, chosen) if runtime.compares else count_placements(name, target, runtime)
-        print(
-            f"{name} {target.version}: {counts.tried} models, {counts.supported} supported, "
-            f"{counts.conditional} conditional, {counts.unwritable} without a file, "
-            f"{len(counts.false_supported)} false supported, {len(counts.false_unsupported)} false unsupported"
-        )
-        for label, found in (("supported", counts.false_supported), ("unsupported", counts.false_unsupported)):
-            for case, why in found.items():
-                print(f"  false {label}: {case}: {why[:300]}")
+        show(name, target, counts)
         if options.write:
             record(name, target, counts)
 

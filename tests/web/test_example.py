@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +19,9 @@ from opcompat.runtime.replay import replay_entry_point
 from opcompat.targets.probes.web.process import NodeProcess, decode, encode
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PACKAGES = next((p for p in (HERE, ROOT / "examples" / "web") if (p / "node_modules").exists()), HERE)
+"""Where `npm install` was run: all of the packages, or those of the example."""
 pytestmark = pytest.mark.browser
 
 
@@ -22,7 +29,7 @@ class JavaScript:
     """An entry point of a bundle, called through examples/web/policy.mjs."""
 
     def __init__(self, where: str, bundle: Path, entry_point: str) -> None:
-        self.process = NodeProcess(HERE / "replay.mjs", where, str(bundle), entry_point, packages=HERE)
+        self.process = NodeProcess(HERE / "replay.mjs", where, str(bundle), entry_point, packages=PACKAGES)
 
     def call(self, inputs: Mapping[str, np.ndarray], *, loop: bool) -> dict[str, np.ndarray]:
         answer = self.process.ask({"inputs": {k: encode(v) for k, v in inputs.items()}, "loop": loop})
@@ -94,3 +101,23 @@ def test_the_page_runs(policy: JavaScript) -> None:
         assert ready["shown"].startswith("ok: ")
         assert "5 steps" in ready["shown"]
         assert "\n4: " in ready["shown"]
+
+
+def test_the_recipe_in_node(tmp_path: Path) -> None:
+    """The program of docs/recipes/web.md draws the actions that its Python half has compared with JAX."""
+    text = (ROOT / "docs" / "recipes" / "web.md").read_text(encoding="utf-8")
+    (python,), (script,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "js"))
+    (tmp_path / "policy.py").write_text(python + "        print(step, got['action'])\n", encoding="utf-8")
+    expected = subprocess.run([sys.executable, "policy.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    for there, here in (
+        ("./node_modules/onnxruntime-web/dist/ort.wasm.min.mjs", "onnxruntime-web"),
+        ("await (await fetch(`dist/${path}`)).arrayBuffer()", "fs.readFileSync(`dist/${path}`)"),
+    ):
+        assert there in script
+        script = script.replace(there, here)
+    (tmp_path / "loop.mjs").write_text(f'import fs from "node:fs";\n{script}', encoding="utf-8")
+    shutil.copy(ROOT / "examples" / "web" / "policy.mjs", tmp_path)
+    (tmp_path / "node_modules").symlink_to(PACKAGES / "node_modules")
+    done = subprocess.run(["node", "loop.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = [re.findall(r"\d+", line) for line in expected.stdout.splitlines()[-20:]]
+    assert [re.findall(r"^\d+|\d+(?= \])", line) for line in done.stdout.splitlines()] == shown

@@ -80,4 +80,4 @@ def reason(op: str) -> str:
     for pattern, text in _REASONS:
         if re.match(pattern, op):
             return text
-    return "tf2jax 0.3.8 has no counterpart in JAX; next: express it by other ops"
+    return "tf2jax 0.3.8 has no counterpart in JAX; next: express it by other ops, or convert --via tf2onnx"

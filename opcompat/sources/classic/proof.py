@@ -41,7 +41,7 @@ def prove_model(source: str, model: Model, saved: SavedModel) -> None:
         raise VerificationError(
             f"{source}: what tf2jax made of it does not act like TensorFlow:\n"
             + "\n".join(f"  {line}" for line in wrong)
-            + "\nnext: nothing was written; express these parts by other ops"
+            + "\nnext: nothing was written; express these parts by other ops, or convert --via tf2onnx"
         )
 
 

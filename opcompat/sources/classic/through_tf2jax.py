@@ -98,5 +98,6 @@ def _named(converted: Any, taken: tuple[str, ...], outputs: tuple[Array, ...]) -
 def _failed(where: str, error: Exception) -> UnsupportedError:
     text = " ".join(str(error).split())[:500]
     return UnsupportedError(
-        f"{where}: tf2jax cannot convert it: {type(error).__name__}: {text}; next: express it by other ops"
+        f"{where}: tf2jax cannot convert it: {type(error).__name__}: {text}; next: express it by other ops, or "
+        "convert --via tf2onnx"
     )

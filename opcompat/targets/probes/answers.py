@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from opcompat.targets.probes.case import Case
-from opcompat.targets.probes.sandbox import Sandbox
 from opcompat.targets.questions import questions, read_ranks, write_ranks
 
 Key = tuple[str, str, str, str]
@@ -23,7 +22,14 @@ def key(case: Case) -> Key:
     return case.op, next(iter(questions(node))).dtypes, json.dumps(case.attributes, sort_keys=True), case.kind
 
 
-def probe(questions: Iterable[Case], sandbox: Sandbox) -> tuple[Answers, int]:
+class Asks(Protocol):
+    """A sandbox, of whatever kind."""
+
+    def ask(self, case: Case) -> str:
+        """Why the case is not right, or nothing."""
+
+
+def probe(questions: Iterable[Case], sandbox: Asks) -> tuple[Answers, int]:
     """Asks every case. Of several cases with one key, all must succeed. Returns the answers and how many ran.
 
     What is right for special values, which have ordinary ones among them, is not asked again with ordinary ones of

@@ -143,9 +143,12 @@ def derive(name: str, date: str) -> dict[str, Any]:
     Raises ConfigError if the runtime is not installed, or is another version than the target's.
     """
     from opcompat.targets.probes import documented, ort_registry
+    from opcompat.targets.probes.web import engines
 
     if name in PROBES:
         return make(name, date)
+    if name in engines.ENGINES:
+        return engines.make(name, date)
     if name in documented.MAKERS:
         return documented.make(name)
     content = ort_registry.content(name, date, f"opcompat probe {name}")

@@ -1,6 +1,7 @@
 // Headless Chromium on pages of this machine, and nothing else: a server on the loopback address, with the headers that
 // threads in wasm need.
 
+import { existsSync } from "node:fs";
 import fs from "node:fs/promises";
 import http from "node:http";
 import { createRequire } from "node:module";
@@ -49,8 +50,14 @@ export async function serve(mounts) {
   return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
+// The browser that OPCOMPAT_CHROMIUM names, or the first that is on PATH.
 export function chromium() {
-  return process.env.OPCOMPAT_CHROMIUM ?? "/usr/bin/chromium";
+  if (process.env.OPCOMPAT_CHROMIUM) return process.env.OPCOMPAT_CHROMIUM;
+  const names = ["chromium", "chromium-browser", "google-chrome"];
+  const places = (process.env.PATH ?? "").split(path.delimiter).flatMap((folder) => names.map((n) => path.join(folder, n)));
+  const found = places.find((place) => existsSync(place));
+  if (!found) throw new Error(`there is no ${names.join(", ")} on PATH`);
+  return found;
 }
 
 // WebGPU without a graphics card: Chromium's software renderer.

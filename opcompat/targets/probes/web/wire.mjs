@@ -29,3 +29,25 @@ export function encode(dtype, shape, array) {
 export function message(error) {
   return String(error?.message ?? error);
 }
+
+// A step's result; what it throws says at which stage.
+export async function at(stage, step) {
+  try {
+    return await step();
+  } catch (error) {
+    throw Object.assign(new Error(message(error)), { stage });
+  }
+}
+
+export async function answered(run, request) {
+  try {
+    return { outputs: await run(request) };
+  } catch (error) {
+    return { error: message(error), stage: error?.stage ?? "run" };
+  }
+}
+
+// A runtime that aborts stays broken.
+export function broken(answer) {
+  return /abort|unreachable|out of bounds|memory access|^\d+$/i.test(answer.error ?? "");
+}
