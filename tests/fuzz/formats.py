@@ -18,7 +18,8 @@ class Format:
     """`file` is where a mutated file goes, beside copies of what is in the folder `beside`.
 
     `attempt` names a function of `tests.fuzz.attempt` that reads the folder or file as the tool does in its child
-    process. `may_die`: the parser is not ours, and known to crash; the tool then ends with exit code 3.
+    process. `may_die`: the parser is not ours, and known to crash
+    or hang; the tool then ends with exit code 3.
     """
 
     name: str

@@ -86,7 +86,7 @@ def attempt(form: Format, worker: Worker, path: Path) -> tuple[str, str]:
     try:
         problem = worker.call(f"tests.fuzz.attempt:{form.attempt}", str(path), what=f"reading {path.name}")
     except LimitError as error:
-        return "stopped", str(error)
+        return "stopped", "" if form.may_die else str(error)
     except CrashError as error:
         if str(error).startswith("starting"):
             raise
