@@ -116,6 +116,7 @@ ENGINES: Mapping[str, Engine] = {
                 "TF.js's own graph models come from TensorFlow SavedModels of classic ops, which opcompat does not "
                 "write: the verdict is about tfjs-tflite, whose last release holds a TFLite of 2023.",
                 "Outputs come in the order of the manifest, without their names.",
+                "Bools come out as int32; logistic and what is behind erf and acosh lose NaN and infinities.",
             ],
         },
         dtypes=_TFJS_DTYPES,
