@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from opcompat import jaxcompat
+from opcompat.inline import OUTSIDE, inline
 from opcompat.jaxcompat import NOWHERE, Place
 
 
@@ -25,14 +26,30 @@ class Difference(NamedTuple):
 
 
 def difference(first: Any, again: Any) -> Difference | None:
-    """The first difference of two closed jaxprs of one function: an operation, a constant or a setting."""
+    """The first difference of two closed jaxprs of one function: an operation, a constant or a setting.
+
+    What reaches no result does not count (JAX numbers the errors of checkify anew at each trace), and a program that
+    leaves JAX is refused for that.
+    """
+    if _difference(first, again) is None:
+        return None
+    lives = [jaxcompat.dead_code_free(inline(closed)) for closed in (first, again)]
+    return None if _leaves(lives[0]) else _difference(*lives)
+
+
+def _leaves(closed: Any) -> bool:
+    eqns = jaxcompat.parts(closed).eqns
+    return any(e.primitive.name in OUTSIDE or any(map(_leaves, _bodies(e))) for e in eqns)
+
+
+def _difference(first: Any, again: Any) -> Difference | None:
     a, b = jaxcompat.parts(first), jaxcompat.parts(again)
     for x, y in zip(a.eqns, b.eqns, strict=False):
         parted = _equations(x, y)
         if parted is not None:
             return Difference(jaxcompat.place_of(x.source_info), *parted)
         for body, other in zip(_bodies(x), _bodies(y), strict=False):
-            inner = difference(body, other)
+            inner = _difference(body, other)
             if inner is not None:
                 return inner._replace(place=_better(inner.place, jaxcompat.place_of(x.source_info)))
     if len(a.eqns) != len(b.eqns):

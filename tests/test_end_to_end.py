@@ -176,8 +176,9 @@ def test_every_step_and_the_closed_loop_act_like_jax(verified: Mapping[str, Repo
             assert {(name, "closed-loop"), (name, "key"), (name, "boundary")} <= kinds(checks)
             for check in (c for c in checks if c.entry_point == name and c.kind in ("step", "closed-loop")):
                 assert (check.steps, check.seeds) == (STEPS, SEEDS)
-                # Eight latents; and, if discrete, two choices of an action's class.
-                assert check.draws == (10 if action == "discrete" else 8) * STEPS * SEEDS
+                # Eight latents; if discrete, two choices of an action's class; in imagine, the reward's sign (symexp).
+                decisions = (10 if action == "discrete" else 8) + (name == "imagine")
+                assert check.draws == decisions * STEPS * SEEDS
                 assert check.mismatched == 0
                 exact = {o.name: o.error for o in check.outputs if o.tolerance == 0}
                 assert exact["latent"] == 0

@@ -142,11 +142,12 @@ def check(table: Table, node: Node, opset: int = 0, aside: str = "") -> Support:
     rows = [row for row in table.rows(node.op) if row.serves(version)]
     if not rows:
         return _noted(_missing(table, name, node), aside)
-    for question in questions(node):
-        support = _decide(table, rows, node, question, types, name)
-        if support.status != "yes":
-            return _noted(support, aside)
-    return _noted(Support("yes", support.evidence), aside)
+    answers = [_decide(table, rows, node, question, types, name) for question in questions(node)]
+    if not answers:
+        # A loop that carries nothing: its body is judged by itself.
+        return _noted(Support("yes", rows[0].evidence), aside)
+    bad = next((a for a in answers if a.status != "yes"), None)
+    return _noted(bad or Support("yes", answers[-1].evidence), aside)
 
 
 def _noted(support: Support, aside: str) -> Support:

@@ -52,10 +52,7 @@ def rows() -> Mapping[str, tuple[Case, ...]]:
 REFUSED: Mapping[tuple[str, str, str], str] = {
     (backend, primitive, "*"): reason
     for backend in ("onnx", "tflite")
-    for primitive, reason in (
-        ("eigh", "custom call @lapack_ssyevd_ffi is opaque"),
-        ("fft", "no lowering"),
-    )
+    for primitive, reason in (("eigh", "custom call @lapack_ssyevd_ffi is opaque"),)
 }
 """(backend, primitive, pattern of case names) -> part of the reason. Each entry has to be refused."""
 
