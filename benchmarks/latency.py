@@ -21,7 +21,7 @@ import numpy as np
 
 import opcompat
 import opcompat.runtime
-from opcompat.sources import load
+from opcompat.sources import Options, load_model
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "dreamer"
 ENTRY_POINT = "policy"
@@ -70,7 +70,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="that each runtime may use")
     options = parser.parse_args()
 
-    model = load(str(EXAMPLE), factory_args={"size": options.size, "action": options.action}).model
+    wanted = Options(factory_args={"size": options.size, "action": options.action})
+    model = load_model(str(EXAMPLE), wanted).model
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "dist"
         opcompat.convert(model, out, steps=2)
