@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -83,3 +83,17 @@ def _agree(got: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarra
         a, b = got.astype(np.float64), expected.astype(np.float64)
         return np.isclose(a, b, rtol=tolerance, atol=0, equal_nan=True)
     return np.asarray(got == expected)
+
+
+Family = Callable[[str, int], Iterable[Case]]
+"""(dtype, rank) -> the questions about a kind of ops."""
+
+
+def swept(families: Sequence[Family], dtypes: Iterable[str], ranks: Iterable[int], special: bool) -> Iterator[Case]:
+    """Every question of the families, rank by rank. `special`: all have special values, not only those that say so."""
+    ranks = list(ranks)
+    for dtype in dtypes:
+        for rank in ranks:
+            for family in families:
+                for case in family(dtype, rank):
+                    yield replace(case, special=special or case.special)

@@ -10,7 +10,7 @@ import numpy as np
 
 from opcompat.lowering.graph import Graph, Node, Tensor
 from opcompat.targets.probes import tflite_cases as shared
-from opcompat.targets.probes.case import DTYPES, FLOATS, INTS, Case
+from opcompat.targets.probes.case import DTYPES, FLOATS, INTS, Case, swept
 from opcompat.targets.probes.values import Values, finite, numbers, plain, shape, special
 
 RANKS = range(7)
@@ -276,9 +276,4 @@ SPECIAL_FAMILIES = (_special_elementwise, _special_reductions, _special_structur
 
 def cases(dtypes: Iterable[str] = DTYPES, ranks: Iterable[int] = RANKS, *, special: bool = False) -> Iterator[Case]:
     """Every question, rank by rank. `special`: those with special values, in place of those with ordinary ones."""
-    ranks = list(ranks)
-    for dtype in dtypes:
-        for rank in ranks:
-            for family in SPECIAL_FAMILIES if special else FAMILIES:
-                for case in family(dtype, rank):
-                    yield replace(case, special=special or case.special)
+    return swept(SPECIAL_FAMILIES if special else FAMILIES, dtypes, ranks, special)

@@ -4,13 +4,12 @@ ones, and operators that are common in files of other exporters."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from math import erf
 from typing import Any
 
 import numpy as np
 
-from opcompat.targets.probes.case import DTYPES, FLOATS, INTS, Case
+from opcompat.targets.probes.case import DTYPES, FLOATS, INTS, Case, swept
 from opcompat.targets.probes.values import Values, numbers, plain, special
 
 RANKS = range(7)
@@ -142,9 +141,4 @@ SPECIAL_FAMILIES = (_special_elementwise, _special_reductions, _special_structur
 
 def cases(dtypes: Iterable[str] = DTYPES, ranks: Iterable[int] = RANKS, *, special: bool = False) -> Iterator[Case]:
     """Every question, rank by rank. `special`: those with special values, in place of those with ordinary ones."""
-    ranks = list(ranks)
-    for dtype in dtypes:
-        for rank in ranks:
-            for family in SPECIAL_FAMILIES if special else FAMILIES:
-                for case in family(dtype, rank):
-                    yield replace(case, special=special)
+    return swept(SPECIAL_FAMILIES if special else FAMILIES, dtypes, ranks, special)

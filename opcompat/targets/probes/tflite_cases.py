@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from opcompat.lowering.graph import Graph, Node, Tensor
-from opcompat.targets.probes.case import DTYPES, FLOATS, INTS, Case
+from opcompat.targets.probes.case import DTYPES, FLOATS, INTS, Case, swept
 from opcompat.targets.probes.values import Values, dtype_of, finite, numbers, plain, shape, special
 
 RANKS = range(10)
@@ -409,9 +408,4 @@ SPECIAL_FAMILIES = (_special_elementwise, _special_casts, _special_reductions, _
 
 def cases(dtypes: Iterable[str] = DTYPES, ranks: Iterable[int] = RANKS, *, special: bool = False) -> Iterator[Case]:
     """Every question, rank by rank. `special`: those with special values, in place of those with ordinary ones."""
-    ranks = list(ranks)
-    for dtype in dtypes:
-        for rank in ranks:
-            for family in SPECIAL_FAMILIES if special else FAMILIES:
-                for case in family(dtype, rank):
-                    yield replace(case, special=special or case.special)
+    return swept(SPECIAL_FAMILIES if special else FAMILIES, dtypes, ranks, special)
