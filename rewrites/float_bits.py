@@ -38,11 +38,6 @@ class Format(NamedTuple):
         """The exponent of the smallest normal number."""
         return 1 - self.bias
 
-    @property
-    def infinity(self) -> int:
-        """The bits of infinity."""
-        return ((1 << self.exponent) - 1) << self.mantissa
-
 
 FORMATS = {"float32": Format(8, 23), "bfloat16": Format(8, 7), "float16": Format(5, 10)}
 

@@ -33,9 +33,7 @@ RULE = "OC225"
 
 def pairs_of(x: Any) -> Any:
     """A complex array[...] as a float array[..., 2]; any other as it is."""
-    if not (hasattr(x, "dtype") and not jaxcompat.is_key(x.dtype) and is_complex(x)):
-        return x
-    return jnp.stack([jnp.real(x), jnp.imag(x)], -1)
+    return jnp.stack([jnp.real(x), jnp.imag(x)], -1) if hasattr(x, "dtype") and is_complex(x) else x
 
 
 def from_pairs(x: Any) -> Any:
